@@ -1,0 +1,147 @@
+package resolve
+
+import "slices"
+
+// Policy says what a program may reach, before any host has looked at it: what
+// remains of a profile after merging. It claims nothing; anyone may write one, as a
+// TOML profile, as JSON ([DecodePolicy]) or as a Go literal. Only [Resolve] turns it into
+// something that can be enforced. The zero Policy permits nothing and is refused.
+type Policy struct {
+	Name   string // the profile's name; empty for a policy that never had one
+	Common Keys   // for every operating system
+	Linux  Keys   // laid over Common on Linux
+	Darwin Keys   // laid over Common on macOS
+}
+
+// Keys are the keys that a profile and a policy share. A zero field means that
+// the key was not written. docs/profile.md explains each key.
+type Keys struct {
+	PermitPath          Value
+	PermitExtraSubpaths []Value
+	ReadPaths           []Value
+	PermitFiles         []Value
+	UnixSockets         []Value
+	Runtime             Value // "default" or "none"
+	PTY                 Flag
+	PrivateTmp          Flag
+	AgentScratch        AgentScratch
+	SetEnv              []Variable // sorted by name, no name twice
+	MinABI              Floor
+
+	Audit      Flag    // only in Policy.Linux
+	MachLookup []Value // only in Policy.Darwin
+}
+
+// Value is one string of a document and the place where it was written.
+type Value struct {
+	Text   string
+	Origin Origin
+}
+
+// Flag is a boolean that may be absent. Set tells "false" from "not written",
+// so that a profile can switch off what a parent switched on.
+type Flag struct {
+	Set, On bool
+	Origin  Origin
+}
+
+// AgentScratch asks for <tmproot>/<agent>-<uid>, a directory that the
+// executing host names. With Provision the launcher makes it.
+type AgentScratch struct {
+	Agent     string // empty: the key was not written
+	Provision bool
+	Origin    Origin
+}
+
+// Variable is one entry of set_env.
+type Variable struct {
+	Name  string
+	Value Value
+}
+
+// Floor is the least Landlock ABI that a policy accepts; N is 0 where none was written.
+type Floor struct {
+	N      int
+	Origin Origin
+}
+
+// Merge lays over on p: lists join (an element that is already there is not
+// added again), scalars replace, and the higher min_abi wins, so that a floor
+// never sinks. over must not be changed afterwards.
+func (p *Policy) Merge(over *Policy) {
+	if over.Name != "" {
+		p.Name = over.Name
+	}
+	p.Common.Merge(&over.Common)
+	p.Linux.Merge(&over.Linux)
+	p.Darwin.Merge(&over.Darwin)
+}
+
+// Merge lays over on k by the rules of [Policy.Merge].
+func (k *Keys) Merge(over *Keys) {
+	if over.PermitPath.Text != "" {
+		k.PermitPath = over.PermitPath
+	}
+	if over.Runtime.Text != "" {
+		k.Runtime = over.Runtime
+	}
+	if over.PTY.Set {
+		k.PTY = over.PTY
+	}
+	if over.PrivateTmp.Set {
+		k.PrivateTmp = over.PrivateTmp
+	}
+	if over.Audit.Set {
+		k.Audit = over.Audit
+	}
+	if over.AgentScratch.Agent != "" {
+		k.AgentScratch = over.AgentScratch
+	}
+	if over.MinABI.N > k.MinABI.N {
+		k.MinABI = over.MinABI
+	}
+	k.PermitExtraSubpaths = join(k.PermitExtraSubpaths, over.PermitExtraSubpaths)
+	k.ReadPaths = join(k.ReadPaths, over.ReadPaths)
+	k.PermitFiles = join(k.PermitFiles, over.PermitFiles)
+	k.UnixSockets = join(k.UnixSockets, over.UnixSockets)
+	k.MachLookup = join(k.MachLookup, over.MachLookup)
+	for _, v := range over.SetEnv {
+		i, found := slices.BinarySearchFunc(k.SetEnv, v.Name, compareName)
+		if found {
+			k.SetEnv = slices.Clone(k.SetEnv)
+			k.SetEnv[i] = v
+		} else {
+			k.SetEnv = slices.Insert(slices.Clip(k.SetEnv), i, v)
+		}
+	}
+}
+
+func compareName(v Variable, name string) int {
+	switch {
+	case v.Name < name:
+		return -1
+	case v.Name > name:
+		return 1
+	}
+	return 0
+}
+
+// join appends the values of more whose text is not in list yet. It leaves
+// the array behind list alone: profiles that share a parent share it.
+func join(list, more []Value) []Value {
+	if len(more) == 0 {
+		return list
+	}
+	seen := make(map[string]bool, len(list)+len(more))
+	for _, v := range list {
+		seen[v.Text] = true
+	}
+	list = slices.Clip(list)
+	for _, v := range more {
+		if !seen[v.Text] {
+			seen[v.Text] = true
+			list = append(list, v)
+		}
+	}
+	return list
+}
