@@ -87,12 +87,6 @@ type FileID struct {
 	Dev, Ino uint64
 }
 
-// Reason says who asked for a rule.
-type Reason struct {
-	Text   string // the value as it was written, or why the runtime read set has it
-	Origin Origin // the file and key, or "runtime" or "command" as File
-}
-
 // Rule is one grant of a boundary: a real path, an access, and everybody who
 // asked for it.
 type Rule struct {
@@ -100,7 +94,9 @@ type Rule struct {
 	Kind    Kind
 	Access  Access
 	ID      FileID // what was found there; zero for a directory that is still to be made
-	Reasons []Reason
+	// Reasons are the values that asked for the rule, as they were written; the
+	// Origin.File is "runtime" for the runtime read set and "command" for the command.
+	Reasons []Value
 
 	// Make tells the launcher to make the directory (mode 0700, one level)
 	// where it is missing, and in any case to judge what it then opens: a real directory that
@@ -133,6 +129,7 @@ type Boundary struct {
 	os      string
 	uid     int
 	rules   []Rule
+	covered []Rule
 	skipped []Skipped
 	permit  string
 	dir     string
@@ -167,6 +164,9 @@ func (b *Boundary) UID() int { return b.uid }
 // Rules are the grants, sorted by path, one rule a path and none that a wider
 // rule above it covers. The slice is the caller's own.
 func (b *Boundary) Rules() []Rule { return slices.Clone(b.rules) }
+
+// Covered are the grants that a wider rule above them makes needless.
+func (b *Boundary) Covered() []Rule { return slices.Clone(b.covered) }
 
 // Skipped are the entries marked "-" that this host does not have.
 func (b *Boundary) Skipped() []Skipped { return slices.Clone(b.skipped) }

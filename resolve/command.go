@@ -1,14 +1,277 @@
 package resolve
 
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
 // Command is the program that will be run, found the way execvp(3) finds it.
 type Command struct {
 	Argv []string // as typed; Argv[0] is what the program sees as its name
-	Path string   // what is handed to execve(2); empty when nothing was found
+
+	// Path is what is handed to execve(2): the real file for a program, but the
+	// path it was found by for a script, because the kernel passes that to the
+	// interpreter as $0, and scripts that answer to several names look at it. Empty when nothing was found.
+	Path string
 
 	// Missing says why there is nothing to run ("not found in PATH"); the
 	// launcher ends with status 127. Empty when Path is set.
 	Missing string
-	// Doubt says what the system will object to when the exec fails although
-	// Path exists ("its interpreter /opt/x does not exist"); status 126.
+
+	// Doubt says what the system will object to although Path exists ("its
+	// interpreter /opt/x does not exist"); the launcher still lets the system speak
+	// first, and ends with status 126.
 	Doubt string
+}
+
+// Limits of execve(2): how much of a file the kernel reads to recognise it, and
+// how often an interpreter may be a script itself.
+const (
+	execHead  = 256
+	maxScript = 5
+)
+
+// command finds the program and grants it, its #! interpreters and its ELF
+// interpreter. A program that cannot be found is no refusal: it reaches the
+// exec and earns the system's own error.
+func (s *resolver) command() {
+	argv := s.request.Command
+	if argv == nil {
+		return
+	}
+	c := &Command{Argv: argv}
+	s.b.command = c
+	path, _ := s.facts.Getenv("PATH")
+	found, why := s.find(argv[0], path)
+	if why != "" {
+		c.Missing = why
+		return
+	}
+	t, err := s.walker.Walk(found)
+	switch {
+	case err != nil && err != syscall.ENOTDIR && err != syscall.ENOENT:
+		c.Path, c.Doubt = found, errText(err)
+		return
+	case err != nil || t.Rest != "":
+		c.Missing = "no such file: " + found
+		return
+	}
+	c.Path = t.Real
+	switch {
+	case t.Stat.Mode.IsDir():
+		c.Doubt = "is a directory"
+	case !t.Stat.Mode.IsRegular():
+		c.Doubt = "is " + kindName(t.Stat.Mode) + ", not a program"
+	case s.executable(t, "command "+argv[0], c, 0):
+		c.Path = found
+	}
+}
+
+// find looks a name up like execvp(3): a name with a slash is a path of the
+// caller's; any other is searched in PATH, where an entry that exists but may
+// not be executed is passed over and kept for the case that there is no better one.
+func (s *resolver) find(name, path string) (found, why string) {
+	if name == "" {
+		return "", "the command is an empty string"
+	}
+	if strings.Contains(name, "/") {
+		return s.facts.Absolute(name), ""
+	}
+	if path == "" {
+		if _, set := s.facts.Getenv("PATH"); !set {
+			path = "/bin:/usr/bin" // what execvp(3) takes
+		}
+	}
+	second := ""
+	for dir := range strings.SplitSeq(path, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		candidate := strings.TrimRight(s.facts.Absolute(dir), "/") + "/" + name
+		var st syscall.Stat_t
+		if err := ignoringEINTR(func() error { return syscall.Stat(candidate, &st) }); err != nil {
+			continue
+		}
+		if st.Mode&syscall.S_IFMT == syscall.S_IFREG && syscall.Access(candidate, 1) == nil {
+			return candidate, ""
+		}
+		if second == "" {
+			second = candidate
+		}
+	}
+	if second != "" {
+		return second, ""
+	}
+	return "", "not found in PATH"
+}
+
+// executable grants a file that will be executed and whatever the kernel
+// executes to run it. It reports whether the file is a script.
+func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool {
+	if syscall.Access(t.Real, 1) != nil && c.Doubt == "" {
+		c.Doubt = t.Real + " is not executable"
+		if depth > 0 {
+			c.Doubt = "its interpreter " + c.Doubt
+		}
+	}
+	s.grant(Rule{Path: t.Real, Kind: RegularFile, Access: Read | Execute, ID: t.Stat.ID}, Value{why, Origin{File: "command"}})
+	f, err := open(t.Real)
+	if err != nil {
+		return false // execute-only: what it needs cannot be learned
+	}
+	defer syscall.Close(int(f))
+	head := make([]byte, execHead)
+	head = head[:f.readAt(head, 0)]
+	if len(head) >= 2 && head[0] == '#' && head[1] == '!' {
+		interpreter, argument := shebang(head)
+		s.interpreter(interpreter, t.Real, c, depth+1)
+		if argument != "" && interpreter[strings.LastIndexByte(interpreter, '/')+1:] == "env" {
+			path, _ := s.facts.Getenv("PATH")
+			for _, v := range s.b.env {
+				if v.Name == "PATH" {
+					path = v.Value
+				}
+			}
+			if name := envCommand(argument); name != "" {
+				found, missing := s.find(name, path)
+				if missing != "" {
+					c.doubt("its interpreter " + name + ": " + missing)
+				} else {
+					s.interpreter(found, t.Real, c, depth+1)
+				}
+			}
+		}
+		return true
+	}
+	if interpreter := elfInterpreter(f, head); interpreter != "" {
+		s.interpreter(interpreter, t.Real, c, depth+1)
+	}
+	return false
+}
+
+func (c *Command) doubt(why string) {
+	if c.Doubt == "" {
+		c.Doubt = why
+	}
+}
+
+func (s *resolver) interpreter(path, of string, c *Command, depth int) {
+	if !strings.HasPrefix(path, "/") {
+		path = strings.TrimRight(s.permit.Path, "/") + "/" + path // the kernel starts at the working directory
+	}
+	t, err := s.walker.Walk(path)
+	switch {
+	case err != nil:
+		c.doubt("its interpreter " + path + ": " + errText(err))
+	case t.Rest != "":
+		c.doubt("its interpreter " + path + " does not exist")
+	case !t.Stat.Mode.IsRegular():
+		c.doubt("its interpreter " + path + " is " + kindName(t.Stat.Mode))
+	case depth > maxScript:
+		c.doubt("its interpreters are scripts more than " + strconv.Itoa(maxScript) + " deep")
+	default:
+		s.executable(t, "interpreter of "+of, c, depth)
+	}
+}
+
+// shebang takes a first line apart the way the kernel does (binfmt_script):
+// the interpreter, and all that follows as one argument.
+func shebang(head []byte) (interpreter, argument string) {
+	line := string(head[2:])
+	if i := strings.IndexAny(line, "\n\x00"); i >= 0 {
+		line = line[:i]
+	}
+	line = strings.Trim(line, " \t")
+	interpreter, argument, _ = strings.Cut(strings.ReplaceAll(line, "\t", " "), " ")
+	return interpreter, strings.Trim(argument, " ")
+}
+
+// envCommand finds the program in the argument of "#!/usr/bin/env ARGUMENT":
+// past "-S", other options and assignments.
+func envCommand(argument string) string {
+	for word := range strings.FieldsSeq(argument) {
+		word = strings.TrimPrefix(strings.TrimPrefix(word, "--split-string="), "-S")
+		if word == "" || strings.HasPrefix(word, "-") || strings.Contains(word, "=") {
+			continue
+		}
+		return word
+	}
+	return ""
+}
+
+// elfInterpreter reads PT_INTERP of an ELF file, elf(5); "" for a static
+// program and for anything that is not ELF. It is written out here because
+// debug/elf reads the section table as well, and brings compression and DWARF into
+// a program that should start fast.
+func elfInterpreter(f descriptor, head []byte) string {
+	if len(head) < 64 || string(head[:4]) != "\x7fELF" {
+		return ""
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if head[5] == 2 {
+		order = binary.BigEndian
+	}
+	var phoff int64
+	var size, count int
+	wide := head[4] == 2
+	if wide {
+		phoff, size, count = int64(order.Uint64(head[32:])), int(order.Uint16(head[54:])), int(order.Uint16(head[56:]))
+	} else {
+		phoff, size, count = int64(order.Uint32(head[28:])), int(order.Uint16(head[42:])), int(order.Uint16(head[44:]))
+	}
+	if wide && size < 56 || !wide && size < 32 || phoff < 0 {
+		return ""
+	}
+	table := make([]byte, size*count)
+	n := f.readAt(table, phoff)
+	table = table[:n-n%size]
+	for ; len(table) > 0; table = table[size:] {
+		if order.Uint32(table) != 3 { // PT_INTERP
+			continue
+		}
+		var off, length int64
+		if wide {
+			off, length = int64(order.Uint64(table[8:])), int64(order.Uint64(table[32:]))
+		} else {
+			off, length = int64(order.Uint32(table[4:])), int64(order.Uint32(table[16:]))
+		}
+		if off < 0 || length < 2 || length > maxPath {
+			return ""
+		}
+		name := make([]byte, length)
+		text, _, _ := strings.Cut(string(name[:f.readAt(name, off)]), "\x00")
+		return text
+	}
+	return ""
+}
+
+// descriptor is an open file without the poller of package os, whose first
+// use costs a launch four system calls and often a thread.
+type descriptor int
+
+func open(path string) (d descriptor, err error) {
+	err = ignoringEINTR(func() error {
+		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+		d = descriptor(fd)
+		return err
+	})
+	return d, err
+}
+
+// readAt fills buf as far as the file goes and says how far that was.
+func (d descriptor) readAt(buf []byte, off int64) int {
+	done := 0
+	for done < len(buf) {
+		n, err := syscall.Pread(int(d), buf[done:], off+int64(done))
+		if err == syscall.EINTR {
+			continue
+		}
+		if n <= 0 {
+			break
+		}
+		done += n
+	}
+	return done
 }

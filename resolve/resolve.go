@@ -1,0 +1,545 @@
+package resolve
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+// Request is what one launch adds to a policy.
+type Request struct {
+	PermitPath string      // the directory for a template; empty for a policy that has its own
+	Dir        string      // working directory; empty for the permit path
+	Command    []string    // what will be run; nil when the boundary is wanted for a report
+	Protected  []Protected // what no read-write root may reach
+}
+
+// Protected is a path that a confined program could use to widen its own
+// boundary: a profile directory, a profile, the launcher. It need not exist.
+type Protected struct {
+	Path string
+	What string // "the profile directory", "the confinectl binary"
+}
+
+// Resolve turns a policy into a boundary: it lays the keys of f.OS over the
+// common ones, puts facts in their place, walks every path, adds the runtime
+// read set and the command with its interpreters, and holds every
+// read-write root against r.Protected.
+//
+// It looks and changes nothing: directories that have to be made are only
+// named. What it saw may change afterwards, so an arm opens and judges each path again.
+//
+// All problems are reported together, as [Refusals]: fact-unset, path-*,
+// permit-*, scratch-*, self-widening, cd-outside, min-abi-not-applicable,
+// policy-value (private_tmp without a name).
+func Resolve(p *Policy, f *Facts, r Request) (*Boundary, error) {
+	k := p.Common
+	switch f.OS {
+	case "linux":
+		k.Merge(&p.Linux)
+	case "darwin":
+		k.Merge(&p.Darwin)
+	}
+	s := &resolver{
+		facts: f, request: r, walker: NewWalker(),
+		rules: map[string]*Rule{}, trails: map[string]*Trail{}, extra: map[string]string{},
+		b: &Boundary{os: f.OS, uid: f.UID, minABI: k.MinABI, audit: k.Audit, mach: k.MachLookup},
+	}
+	if f.OS == "darwin" && p.Common.MinABI.N > 0 {
+		s.refuse(MinABINotApplicable, "min_abi", "nothing on macOS can check a Landlock floor", p.Common.MinABI.Origin, nil, "write it in [linux], where it does not concern macOS")
+	}
+	s.permitPath(k.PermitPath)
+	for _, v := range k.PermitExtraSubpaths {
+		s.readWrite(v)
+	}
+	for _, v := range k.ReadPaths {
+		s.entry(v, Read|Execute, Directory, RegularFile, Device)
+	}
+	for _, v := range k.PermitFiles {
+		s.entry(v, Read|Write, RegularFile)
+	}
+	for _, v := range k.UnixSockets {
+		s.entry(v, Connect, Socket)
+	}
+	s.scratch(k.AgentScratch)
+	s.privateTmp(k.PrivateTmp, p.Name)
+	if k.Runtime.Text != "none" {
+		s.runtime(k.PTY.On)
+	}
+	s.environment(k.SetEnv)
+	s.command()
+	s.workingDir()
+	s.protect()
+	s.collect()
+	if err := s.problems.Err(); err != nil {
+		return nil, err
+	}
+	s.b.policy = s.portable(p)
+	return s.b, nil
+}
+
+// resolver holds one resolution.
+type resolver struct {
+	facts    *Facts
+	request  Request
+	walker   *Walker
+	problems Refusals
+	rules    map[string]*Rule  // by real path
+	trails   map[string]*Trail // of read-write rules, by real path
+	extra    map[string]string // facts that the policy itself makes: agent_scratch, private_tmp
+	b        *Boundary
+	permit   Rule // the permit path's rule; zero when it was refused
+}
+
+func (s *resolver) refuse(code Code, subject, detail string, o Origin, cause error, hints ...string) {
+	s.problems = append(s.problems, &Refusal{Code: code, Subject: subject, Detail: detail, Origin: o, Cause: cause, Hints: hints})
+}
+
+// grant adds a rule, or an access and a reason to the rule that is there already.
+func (s *resolver) grant(r Rule, why Value) *Rule {
+	have := s.rules[r.Path]
+	if have == nil {
+		r.Reasons = nil
+		have = &r
+		s.rules[r.Path] = have
+	}
+	have.Access |= r.Access
+	have.Make = have.Make || r.Make
+	have.Unprovisioned = have.Unprovisioned || r.Unprovisioned
+	have.Reasons = append(have.Reasons, why)
+	return have
+}
+
+// locate expands and walks one value. It reports what is wrong, and gives nil
+// for that and for a "-" entry that this host does not have; a path whose end is missing is
+// wrong only when mayMiss is false.
+func (s *resolver) locate(v Value, mayMiss bool) *Trail {
+	text, optional := v.Text, false
+	if strings.HasPrefix(text, "-") {
+		text, optional = text[1:], true
+	} else {
+		text = strings.TrimPrefix(text, "+")
+	}
+	skip := func(why string) *Trail {
+		s.b.skipped = append(s.b.skipped, Skipped{Value: v, Why: why})
+		return nil
+	}
+	path, unset := s.facts.expandPath(text, s.extra)
+	if unset != "" {
+		why := "${" + unset + "} has no value here"
+		if optional {
+			return skip(why)
+		}
+		s.refuse(FactUnset, v.Text, why, v.Origin, nil, unsetHint(unset))
+		return nil
+	}
+	if !strings.HasPrefix(path, "/") {
+		s.refuse(PathRelative, v.Text, "means "+strconv.Quote(path)+", which is not an absolute path", v.Origin, nil)
+		return nil
+	}
+	t, err := s.walker.Walk(path)
+	if err == syscall.ENOTDIR && optional {
+		return skip(t.Real + " is not a directory")
+	}
+	if err != nil {
+		s.pathProblem(v.Text, path, t, err, v.Origin)
+		return nil
+	}
+	if t.Rest != "" && optional {
+		return skip(below(t.Real, t.Rest) + " does not exist")
+	}
+	if t.Rest != "" && !mayMiss {
+		var hints []string
+		if strings.ContainsAny(text, "*?[") {
+			hints = append(hints, "globs are not expanded: name the directory above")
+		} else if v.Text == text {
+			hints = append(hints, "make it first, or correct the path; nothing was created")
+		}
+		s.refuse(PathMissing, v.Text, below(t.Real, t.Rest)+" does not exist", v.Origin, syscall.ENOENT, hints...)
+		return nil
+	}
+	if why := badName(t.Target()); why != "" {
+		s.refuse(PathEncoding, v.Text, "leads to "+strconv.Quote(t.Target())+", which "+why, v.Origin, nil)
+		return nil
+	}
+	return t
+}
+
+func unsetHint(fact string) string {
+	if name, ok := strings.CutPrefix(fact, "env:"); ok {
+		return "set " + name + `, or mark the entry with "-" to skip it where it is not set`
+	}
+	if fact == "agent_scratch" || fact == "private_tmp" {
+		return "the policy does not have " + fact + ": add it, or write another path"
+	}
+	return "`confinectl facts` shows what this host has"
+}
+
+// badName says why a real path cannot be written down in a report or a policy.
+func badName(path string) string {
+	if !utf8.ValidString(path) {
+		return "is not valid UTF-8"
+	}
+	if strings.ContainsFunc(path, unprintable) {
+		return "contains a control character"
+	}
+	return ""
+}
+
+// pathProblem names the refusal for a walk that failed.
+func (s *resolver) pathProblem(subject, path string, t *Trail, err error, o Origin) {
+	code, detail := PathUnreadable, "cannot look at "+path+": "+errText(err)
+	var hints []string
+	switch err {
+	case syscall.ENOTDIR:
+		code, detail = PathNotDirectory, t.Real+" is not a directory"
+	case syscall.ELOOP:
+		code, detail = PathLoop, path+" goes through more than 40 symlinks"
+	case syscall.ENAMETOOLONG:
+		code, detail = PathMissing, "the path is longer than any path can be"
+	case syscall.EACCES, syscall.EPERM:
+		detail = "uid " + strconv.Itoa(s.facts.UID) + " may not search " + t.Real
+	case syscall.ESTALE:
+		code, detail = PathMoved, path+" leads elsewhere than its text says"
+		hints = append(hints, "links like /proc/self/fd/N name open files and not paths: write the real path")
+	}
+	if len(subject) > 200 {
+		subject = subject[:200] + "…"
+	}
+	if len(detail) > 400 {
+		detail = detail[:400] + "…"
+	}
+	s.refuse(code, subject, detail, o, err, hints...)
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.ToLower(err.Error())
+}
+
+// entry grants access to a path that must exist, be of one of the kinds, and
+// is what a profile wrote.
+func (s *resolver) entry(v Value, access Access, kinds ...Kind) {
+	t := s.locate(v, false)
+	if t == nil || !s.kind(v, t, kinds...) {
+		return
+	}
+	if t.Stat.Kind() == Device {
+		access &^= Execute
+	}
+	s.grant(Rule{Path: t.Real, Kind: t.Stat.Kind(), Access: access, ID: t.Stat.ID}, v)
+	if access&(Write|Names) != 0 {
+		s.trails[t.Real] = t
+	}
+}
+
+func (s *resolver) kind(v Value, t *Trail, kinds ...Kind) bool {
+	if slices.Contains(kinds, t.Stat.Kind()) {
+		return true
+	}
+	is := kindName(t.Stat.Mode)
+	if t.Real != v.Text {
+		is = t.Real + " is " + is
+	} else {
+		is = "is " + is
+	}
+	switch kinds[0] {
+	case Socket:
+		s.refuse(PathNotSocket, v.Text, is+", not a socket", v.Origin, nil)
+	case RegularFile:
+		s.refuse(PathNotFile, v.Text, is+", not a regular file", v.Origin, nil, "a directory belongs in permit_extra_subpaths")
+	default:
+		if len(kinds) > 1 {
+			s.refuse(PathNotFile, v.Text, is+", neither a directory nor a file", v.Origin, nil)
+		} else {
+			s.refuse(PathNotDirectory, v.Text, is+", not a directory", v.Origin, syscall.ENOTDIR, "a single file belongs in permit_files or read_paths")
+		}
+	}
+	return false
+}
+
+func kindName(m fs.FileMode) string {
+	switch m.Type() {
+	case fs.ModeDir:
+		return "a directory"
+	case 0:
+		return "a regular file"
+	case fs.ModeNamedPipe:
+		return "a FIFO"
+	case fs.ModeSocket:
+		return "a socket"
+	case fs.ModeSymlink:
+		return "a symlink"
+	}
+	return "a device"
+}
+
+func (s *resolver) permitPath(v Value) {
+	given := s.request.PermitPath
+	switch {
+	case v.Text == "" && given == "":
+		s.refuse(PermitMissing, "permit_path", "the profile names no directory that may be written", Origin{}, nil,
+			"it is a template: give the directory with --permit-path DIR", `or write permit_path = "${cwd}" into the profile`)
+		return
+	case v.Text != "" && given != "":
+		s.refuse(PermitFixed, given, "the profile has a permit path of its own, "+v.Text, v.Origin, nil, "leave --permit-path out")
+		return
+	case given != "":
+		v = Value{Text: given, Origin: Origin{Key: "--permit-path"}}
+	}
+	t := s.locate(v, false)
+	if t == nil || !s.kind(v, t, Directory) || s.isRoot(v, t) {
+		return
+	}
+	r := Rule{Path: t.Real, Kind: Directory, Access: ReadWrite, ID: t.Stat.ID}
+	s.grant(r, v)
+	s.trails[t.Real] = t
+	s.permit, s.b.permit = r, t.Real
+}
+
+func (s *resolver) isRoot(v Value, t *Trail) bool {
+	if t.Stat.ID != t.Hops[0].Stat.ID {
+		return false
+	}
+	s.refuse(PermitRoot, v.Text, "is the root directory: a boundary around everything is none", v.Origin, nil, "name the directories that are wanted")
+	return true
+}
+
+// readWrite grants one entry of permit_extra_subpaths.
+func (s *resolver) readWrite(v Value) {
+	plus := strings.HasPrefix(v.Text, "+")
+	t := s.locate(v, plus)
+	if t == nil {
+		return
+	}
+	r := Rule{Path: t.Target(), Kind: Directory, Access: ReadWrite, ID: t.Stat.ID}
+	switch {
+	case t.Rest == "":
+		if !s.kind(v, t, Directory) || s.isRoot(v, t) {
+			return
+		}
+		if plus {
+			if why := unfit(t.Stat, s.facts.UID, 0o002); why != "" {
+				s.refuse(ScratchUnfit, v.Text, t.Real+" "+why, v.Origin, nil, `write it without "+" if that is meant`)
+				return
+			}
+		}
+	case t.dangling:
+		s.refuse(PathMissing, v.Text, "is a symlink to "+t.Target()+", which does not exist", v.Origin, syscall.ENOENT, "make the directory that it leads to")
+		return
+	case strings.Contains(t.Rest, "/"):
+		s.refuse(PathMissing, v.Text, below(t.Real, t.Rest[:strings.IndexByte(t.Rest, '/')])+" does not exist, and only one level is made", v.Origin, syscall.ENOENT,
+			"make the directories above it first")
+		return
+	default:
+		r.ID, r.Make = FileID{}, true
+	}
+	s.grant(r, v)
+	s.trails[r.Path] = t
+}
+
+func (s *resolver) runtime(pty bool) {
+	grant := func(path string, access Access, why string) {
+		t, err := s.walker.Walk(path)
+		if err != nil || t.Rest != "" || t.Stat.Kind() == 0 || badName(t.Real) != "" {
+			return // an entry that this host does not have
+		}
+		if t.Stat.Kind() != Directory && t.Stat.Kind() != Device {
+			access &^= Ioctl
+		}
+		s.grant(Rule{Path: t.Real, Kind: t.Stat.Kind(), Access: access, ID: t.Stat.ID}, Value{path + ": " + why, Origin{File: "runtime"}})
+	}
+	for _, e := range runtimeSet(s.facts.OS) {
+		switch {
+		case e.who == onlyUsers && s.facts.UID == 0, e.who == onlyRoot && s.facts.UID != 0, e.who == onlyPTY && !pty:
+		default:
+			grant(e.path, e.access, e.why)
+		}
+	}
+	for _, tty := range s.facts.Terminals {
+		grant(tty, Read|Write|Ioctl, "the terminal that confinectl was started on")
+	}
+}
+
+// environment works out what is added to the caller's environment.
+func (s *resolver) environment(set []Variable) {
+	for _, v := range set {
+		value, unset := s.facts.expand(v.Value.Text, s.extra)
+		if unset != "" {
+			s.refuse(FactUnset, v.Value.Text, "${"+unset+"} has no value here", v.Value.Origin, nil, unsetHint(unset))
+			continue
+		}
+		s.b.env = append(s.b.env, EnvVar{v.Name, value, v.Value.Origin})
+	}
+	if tmp, ok := s.extra["private_tmp"]; ok && !slices.ContainsFunc(s.b.env, func(v EnvVar) bool { return v.Name == "TMPDIR" }) {
+		s.b.env = append(s.b.env, EnvVar{"TMPDIR", tmp, Origin{Key: "private_tmp"}})
+	}
+	slices.SortFunc(s.b.env, func(a, b EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	env := slices.Clone(s.facts.Env)
+	for _, v := range s.b.env {
+		found := false
+		for i, kv := range env {
+			if strings.HasPrefix(kv, v.Name+"=") {
+				env[i], found = v.Name+"="+v.Value, true
+			}
+		}
+		if !found {
+			env = append(env, v.Name+"="+v.Value)
+		}
+	}
+	s.b.environ = env
+}
+
+func (s *resolver) workingDir() {
+	if s.request.Dir == "" {
+		s.b.dir, s.b.dirID = s.permit.Path, s.permit.ID
+		return
+	}
+	o := Origin{Key: "--cd"}
+	t := s.locate(Value{Text: s.request.Dir, Origin: o}, false)
+	if t == nil || !s.kind(Value{Text: s.request.Dir, Origin: o}, t, Directory) {
+		return
+	}
+	for _, r := range s.rules {
+		if r.Kind == Directory && r.Access.Has(Read) && r.ID != (FileID{}) && t.Passes(r.ID) && fromProfile(r) {
+			s.b.dir, s.b.dirID = t.Real, t.Stat.ID
+			return
+		}
+	}
+	s.refuse(CdOutside, s.request.Dir, t.Real+" lies in no directory that the profile grants", o, nil, "choose one at or below "+orElse(s.permit.Path, "the permit path"))
+}
+
+func fromProfile(r *Rule) bool {
+	return slices.ContainsFunc(r.Reasons, func(w Value) bool { return w.Origin.File != "runtime" && w.Origin.File != "command" })
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// protect refuses a read-write root that is, contains, lies in or lies on the
+// way to something that could widen the boundary. Files are compared by device and
+// inode, so that no other spelling, symlink or bind mount hides one; what does not exist yet is
+// compared by real path.
+func (s *resolver) protect() {
+	roots := make([]string, 0, len(s.trails))
+	for path := range s.trails {
+		roots = append(roots, path)
+	}
+	slices.Sort(roots)
+	guards := make([]*Trail, len(s.request.Protected))
+	for i, guard := range s.request.Protected {
+		guards[i], _ = s.walker.Walk(guard.Path) // as far as it exists and may be looked at
+	}
+	for _, root := range roots {
+		for i, guard := range s.request.Protected {
+			how := widens(s.rules[root], s.trails[root], guards[i])
+			if how == "" {
+				continue
+			}
+			why := s.rules[root].Reasons[0]
+			s.refuse(SelfWidening, why.Text, fmt.Sprintf("%s %s %s, %s: the confined program could widen its own boundary", root, how, guard.What, guard.Path), why.Origin, nil,
+				"choose a directory apart from it for the command to work in")
+			break
+		}
+	}
+}
+
+// widens says how a read-write rule, reached by t, touches what g leads to.
+func widens(r *Rule, t, g *Trail) string {
+	exists := r.ID != (FileID{})
+	switch {
+	case exists && g.Rest == "" && r.ID == g.Stat.ID:
+		return "is"
+	case exists && g.Passes(r.ID):
+		return "contains, or lies on the way to,"
+	case g.Rest == "" && g.Stat.Mode.IsDir() && t.Passes(g.Stat.ID):
+		return "lies in"
+	case within(g.Target(), r.Path):
+		return "would contain"
+	}
+	return ""
+}
+
+// collect sorts the rules and leaves out those that wider rules above them
+// cover. A directory that must be made keeps its rule: the launcher judges it.
+func (s *resolver) collect() {
+	for _, r := range s.rules {
+		s.b.rules = append(s.b.rules, *r)
+	}
+	slices.SortFunc(s.b.rules, func(a, b Rule) int { return strings.Compare(a.Path, b.Path) })
+	for i := range s.b.rules {
+		slices.SortStableFunc(s.b.rules[i].Reasons, func(a, b Reason) int { return strings.Compare(a.Origin.File, b.Origin.File) })
+	}
+	s.b.rules = slices.DeleteFunc(s.b.rules, func(r Rule) bool {
+		if r.Make || r.Unprovisioned || r.Path == "/" {
+			return false
+		}
+		var above Access
+		for dir := parent(r.Path); ; dir = parent(dir) {
+			if up := s.rules[dir]; up != nil && up.Kind == Directory {
+				above |= up.Access
+			}
+			if dir == "/" {
+				break
+			}
+		}
+		if !above.Has(r.Access) {
+			return false
+		}
+		s.b.covered = append(s.b.covered, r)
+		return true
+	})
+}
+
+// portable is the policy for another process on this host: with the permit
+// path written out and ${cwd} replaced.
+func (s *resolver) portable(p *Policy) *Policy {
+	q := *p
+	here := func(list []Value) []Value {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Text = strings.ReplaceAll(list[i].Text, "${cwd}", s.facts.Cwd)
+		}
+		return list
+	}
+	for _, k := range []*Keys{&q.Common, &q.Linux, &q.Darwin} {
+		k.PermitPath.Text = strings.ReplaceAll(k.PermitPath.Text, "${cwd}", s.facts.Cwd)
+		k.PermitExtraSubpaths, k.ReadPaths = here(k.PermitExtraSubpaths), here(k.ReadPaths)
+		k.PermitFiles, k.UnixSockets = here(k.PermitFiles), here(k.UnixSockets)
+		k.SetEnv = slices.Clone(k.SetEnv)
+		for i := range k.SetEnv {
+			k.SetEnv[i].Value.Text = strings.ReplaceAll(k.SetEnv[i].Value.Text, "${cwd}", s.facts.Cwd)
+		}
+	}
+	if s.request.PermitPath != "" {
+		q.Common.PermitPath = Value{Text: s.request.PermitPath, Origin: Origin{Key: "--permit-path"}}
+	}
+	return &q
+}
+
+// UsesCwd names the first value of the policy that depends on the directory
+// its caller stands in, and so means nothing on another host.
+func (p *Policy) UsesCwd() (Value, bool) {
+	for _, k := range []*Keys{&p.Common, &p.Linux, &p.Darwin} {
+		values := slices.Concat([]Value{k.PermitPath}, k.PermitExtraSubpaths, k.ReadPaths, k.PermitFiles, k.UnixSockets)
+		for _, v := range k.SetEnv {
+			values = append(values, v.Value)
+		}
+		for _, v := range values {
+			if strings.Contains(v.Text, "${cwd}") {
+				return v, true
+			}
+		}
+	}
+	return Value{}, false
+}

@@ -1,0 +1,267 @@
+package resolve
+
+import (
+	"io/fs"
+	"strings"
+	"syscall"
+)
+
+// Stat is what the walk learned of one file, without following a symlink.
+type Stat struct {
+	ID   FileID
+	Mode fs.FileMode // type, permission, sticky bit
+	UID  int
+	GID  int
+	Size int64
+}
+
+// Kind tells what a rule for this file is made for; 0 for a kind no rule can name
+// (a FIFO, a symlink).
+func (s Stat) Kind() Kind {
+	switch s.Mode.Type() {
+	case fs.ModeDir:
+		return Directory
+	case 0:
+		return RegularFile
+	case fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice:
+		return Device
+	case fs.ModeSocket:
+		return Socket
+	}
+	return 0
+}
+
+// Hop is one step of a walk: a directory that was gone through, a symlink
+// that was followed, or the end.
+type Hop struct {
+	Path string // the real path of the hop itself; for a symlink, of the link
+	Stat Stat
+}
+
+// Trail is the way from "/" to a file, as the kernel goes it.
+type Trail struct {
+	Path string // as given
+	Real string // the real path, or of the deepest directory that exists when Rest is not empty
+	Rest string // what does not exist below Real; empty when the walk reached its end
+	Stat Stat   // of Real
+	Hops []Hop  // every step, "/" first, the end last
+
+	dangling bool // the part that does not exist was named by a symlink
+}
+
+// Target is the real path that the walk was about, whether or not its end exists.
+func (t *Trail) Target() string {
+	if t.Rest == "" {
+		return t.Real
+	}
+	return below(t.Real, t.Rest)
+}
+
+// Passes reports whether the way leads through, or ends at, the file id.
+func (t *Trail) Passes(id FileID) bool {
+	for _, h := range t.Hops {
+		if h.Stat.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Walker walks paths one component at a time and remembers what it saw of each
+// directory, so that a boundary of a hundred paths looks at "/usr" once. It is made for one
+// resolution and is not safe for concurrent use: what it remembers grows stale.
+type Walker struct {
+	seen map[string]Stat
+}
+
+// NewWalker returns a walker that has seen nothing.
+func NewWalker() *Walker { return &Walker{seen: map[string]Stat{}} }
+
+// Limits of the kernel, path_resolution(7).
+const (
+	maxSymlinks = 40
+	maxPath     = 4096
+)
+
+// Walk resolves an absolute path as the kernel would: symlinks are followed, also
+// the last one; ".." is the parent of the real directory, not of the written one;
+// a trailing slash demands a directory.
+//
+// Where a component does not exist the error is nil and Trail.Rest says what
+// is missing. Every other failure is the system's own errno (ENOTDIR, ELOOP,
+// EACCES, ENAMETOOLONG), together with the trail up to there. A fuzz test holds the
+// walk against the kernel's.
+//
+// The links of /proc that lead to an open file rather than to a path
+// (/proc/self/fd/N) cannot be walked by their text; where the kernel
+// arrives elsewhere than the walk, the error is ESTALE.
+func (w *Walker) Walk(path string) (*Trail, error) {
+	t := &Trail{Path: path, Real: "/"}
+	if path == "" || path[0] != '/' {
+		return t, syscall.ENOENT
+	}
+	if len(path) >= maxPath {
+		return t, syscall.ENAMETOOLONG
+	}
+	root, err := w.lstat("/")
+	if err != nil {
+		return t, err
+	}
+	t.enter("/", root)
+	todo := components(path)
+	links, fromLink := 0, 0 // fromLink: how many of todo the last link put there
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		named := fromLink > 0
+		fromLink = max(0, fromLink-1)
+		if name == "" { // a trailing slash
+			if !t.Stat.Mode.IsDir() {
+				return t, syscall.ENOTDIR
+			}
+			continue
+		}
+		next := below(t.Real, name)
+		st, err := w.lstat(next)
+		if err == syscall.ENOENT && t.Stat.Mode.IsDir() {
+			t.Rest, t.dangling = strings.Trim(strings.Join(append([]string{name}, todo...), "/"), "/"), named
+			return t, nil
+		}
+		if err != nil {
+			return t, err
+		}
+		switch {
+		case name == ".":
+			continue
+		case name == "..":
+			t.enter(parent(t.Real), st)
+		case st.Mode.Type() == fs.ModeSymlink:
+			if links++; links > maxSymlinks {
+				return t, syscall.ELOOP
+			}
+			target, err := readlink(next)
+			if err != nil {
+				return t, err
+			}
+			if target == "" {
+				return t, syscall.ENOENT
+			}
+			t.Hops = append(t.Hops, Hop{next, st})
+			into := components(target)
+			if len(todo) > 0 && into[len(into)-1] == "" {
+				into = into[:len(into)-1] // the next component demands a directory anyway
+			}
+			fromLink = len(into)
+			todo = append(into, todo...)
+			if target[0] == '/' {
+				t.enter("/", root)
+			}
+		default:
+			t.enter(next, st)
+		}
+	}
+	if links > 0 {
+		var st syscall.Stat_t
+		if err := ignoringEINTR(func() error { return syscall.Stat(path, &st) }); err != nil {
+			return t, err
+		}
+		if (FileID{uint64(st.Dev), uint64(st.Ino)}) != t.Stat.ID {
+			return t, syscall.ESTALE
+		}
+	}
+	return t, nil
+}
+
+func (t *Trail) enter(real string, st Stat) {
+	t.Real, t.Stat = real, st
+	t.Hops = append(t.Hops, Hop{real, st})
+}
+
+// components splits a path; a trailing slash becomes an empty last component.
+func components(path string) []string {
+	var c []string
+	for name := range strings.SplitSeq(path, "/") {
+		if name != "" {
+			c = append(c, name)
+		}
+	}
+	if strings.HasSuffix(path, "/") {
+		c = append(c, "")
+	}
+	return c
+}
+
+// below joins a real directory and a name.
+func below(dir, name string) string {
+	if dir == "/" {
+		return "/" + name
+	}
+	return dir + "/" + name
+}
+
+// parent of a real path.
+func parent(real string) string {
+	if i := strings.LastIndexByte(real, '/'); i > 0 {
+		return real[:i]
+	}
+	return "/"
+}
+
+// within reports whether a real path is dir or lies beneath it, by whole components.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || len(path) > len(dir) && path[len(dir)] == '/' && path[:len(dir)] == dir
+}
+
+func (w *Walker) lstat(path string) (Stat, error) {
+	if st, ok := w.seen[path]; ok {
+		return st, nil
+	}
+	var s syscall.Stat_t
+	if err := ignoringEINTR(func() error { return syscall.Lstat(path, &s) }); err != nil {
+		return Stat{}, err
+	}
+	st := Stat{
+		ID:   FileID{uint64(s.Dev), uint64(s.Ino)},
+		Mode: fs.FileMode(s.Mode & 0o777),
+		UID:  int(s.Uid), GID: int(s.Gid), Size: s.Size,
+	}
+	switch s.Mode & syscall.S_IFMT {
+	case syscall.S_IFDIR:
+		st.Mode |= fs.ModeDir
+	case syscall.S_IFLNK:
+		st.Mode |= fs.ModeSymlink
+	case syscall.S_IFCHR:
+		st.Mode |= fs.ModeDevice | fs.ModeCharDevice
+	case syscall.S_IFBLK:
+		st.Mode |= fs.ModeDevice
+	case syscall.S_IFIFO:
+		st.Mode |= fs.ModeNamedPipe
+	case syscall.S_IFSOCK:
+		st.Mode |= fs.ModeSocket
+	}
+	if s.Mode&syscall.S_ISVTX != 0 {
+		st.Mode |= fs.ModeSticky
+	}
+	if w.seen != nil {
+		w.seen[path] = st
+	}
+	return st, nil
+}
+
+func readlink(path string) (string, error) {
+	buf := make([]byte, maxPath)
+	var n int
+	err := ignoringEINTR(func() (err error) { n, err = syscall.Readlink(path, buf); return })
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+func ignoringEINTR(f func() error) error {
+	for {
+		if err := f(); err != syscall.EINTR {
+			return err
+		}
+	}
+}
