@@ -90,10 +90,10 @@ type FileID struct {
 // Rule is one grant of a boundary: a real path, an access, and everybody who
 // asked for it.
 type Rule struct {
-	Path    string // absolute and real when it was walked: no symlink, no "..", no trailing slash
-	Kind    Kind
-	Access  Access
-	ID      FileID // what was found there; zero for a directory that is still to be made
+	Path   string // absolute and real when it was walked: no symlink, no "..", no trailing slash
+	Kind   Kind
+	Access Access
+	ID     FileID // what was found there; zero for a directory that is still to be made
 	// Reasons are the values that asked for the rule, as they were written; the
 	// Origin.File is "runtime" for the runtime read set and "command" for the command.
 	Reasons []Value

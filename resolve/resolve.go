@@ -478,7 +478,7 @@ func (s *resolver) collect() {
 	}
 	slices.SortFunc(s.b.rules, func(a, b Rule) int { return strings.Compare(a.Path, b.Path) })
 	for i := range s.b.rules {
-		slices.SortStableFunc(s.b.rules[i].Reasons, func(a, b Reason) int { return strings.Compare(a.Origin.File, b.Origin.File) })
+		slices.SortStableFunc(s.b.rules[i].Reasons, func(a, b Value) int { return strings.Compare(a.Origin.File, b.Origin.File) })
 	}
 	s.b.rules = slices.DeleteFunc(s.b.rules, func(r Rule) bool {
 		if r.Make || r.Unprovisioned || r.Path == "/" {
