@@ -63,14 +63,13 @@ func (d Document) Read(table map[string]any, own ...string) (*Policy, Refusals) 
 	return p, nil
 }
 
-// String reads one of the caller's own keys as a string; it reports a wrong type.
+// String reads one of the caller's own keys as one line of text.
 func (d Document) String(key string, v any) (string, *Refusal) {
 	r := &reader{doc: d}
-	s, ok := r.str(key, v)
-	if !ok {
-		return "", r.problems[0]
+	if s, ok := r.str(key, v); ok && r.line(key, s) {
+		return s, nil
 	}
-	return s, nil
+	return "", r.problems[0]
 }
 
 // Strings reads one of the caller's own keys as a list of strings.
@@ -106,22 +105,26 @@ func (r *reader) wrong(key, detail string, hints ...string) {
 	r.problem(r.doc.Value, key, detail, hints...)
 }
 
-// unknown reports a key that does not exist, and for a table every key in it:
-// one that slipped below a [header] is found by its own name.
+// unknown reports a key that does not exist. Of a table that looks like no
+// other it reports every key: one that slipped below a [header] is found by its own name.
 func (r *reader) unknown(key string, v any, known []string) {
-	name := key[strings.LastIndexByte(key, '.')+1:]
-	if t, ok := v.(map[string]any); ok && len(t) > 0 {
+	dot := strings.LastIndexByte(key, '.')
+	name := key[dot+1:]
+	hints := r.hint(name, known)
+	if t, ok := v.(map[string]any); ok && len(t) > 0 && len(hints) == 0 {
 		for _, k := range sortedKeys(t) {
-			full := key + "." + k
-			if slices.Contains(commonKeys, k) {
-				r.problem(r.doc.Key, full, "unknown key", "a key below a [table] header belongs to that table: move "+k+" above ["+key+"]")
-			} else {
-				r.problem(r.doc.Key, full, "unknown key", r.hint(name, known)...)
-			}
+			r.unknown(key+"."+k, t[k], nil)
 		}
 		return
 	}
-	r.problem(r.doc.Key, key, "unknown key", r.hint(name, known)...)
+	if dot > 0 && len(hints) == 0 && slices.Contains(commonKeys, name) {
+		hints = slipped(name, key[:dot])
+	}
+	r.problem(r.doc.Key, key, "unknown key", hints...)
+}
+
+func slipped(name, table string) []string {
+	return []string{"a key below a [table] header belongs to that table: move " + name + " above [" + table + "]"}
 }
 
 func (r *reader) hint(name string, known []string) []string {
@@ -130,9 +133,13 @@ func (r *reader) hint(name string, known []string) []string {
 	case "deny", "denypaths", "except", "exclude", "readonlysubpaths", "denyread", "denywrite":
 		return []string{"nothing can be taken away below a grant: grant the parts that are wanted instead"}
 	case "audit":
-		return []string{"audit is only known in [linux]"}
+		if !slices.Contains(known, "audit") {
+			return []string{"audit is only known in [linux]"}
+		}
 	case "machlookup":
-		return []string{"mach_lookup is only known in [darwin]"}
+		if !slices.Contains(known, "mach_lookup") {
+			return []string{"mach_lookup is only known in [darwin]"}
+		}
 	case "minabi":
 		if !slices.Contains(known, "min_abi") {
 			return []string{"min_abi is a Landlock floor: write it in [linux]"}
@@ -239,7 +246,9 @@ func (r *reader) key(k *Keys, name, full string, v any) {
 		}
 		for _, name := range sortedKeys(t) {
 			key := full + "." + name
-			if !envName(name) {
+			if slices.Contains(commonKeys, name) { // it would be lost: runtime = "none" widens when nobody reads it
+				r.wrong(key, "is a key of a profile, not a variable", slipped(name, full)...)
+			} else if !envName(name) {
 				r.wrong(key, "is not the name of an environment variable")
 			} else if s, ok := r.str(key, t[name]); ok && r.facts(key, s, "agent_scratch", "private_tmp") {
 				k.SetEnv = append(k.SetEnv, Variable{Name: name, Value: Value{Text: s, Origin: r.origin(key)}})
@@ -317,14 +326,22 @@ func (r *reader) list(full string, v any, check func(key, s string) bool) []Valu
 	return out
 }
 
+// line reports characters that would break a line of output, or its order.
+func (r *reader) line(key, s string) bool {
+	i := strings.IndexFunc(s, unprintable)
+	if i >= 0 {
+		r.wrong(key, fmt.Sprintf("contains the control character %q", []rune(s[i:])[0]))
+	}
+	return i < 0
+}
+
 // path judges the spelling of a path value; whether it exists is for Resolve.
 func (r *reader) path(key, s, markers string) bool {
 	if s == "" {
 		r.wrong(key, "is empty")
 		return false
 	}
-	if i := strings.IndexFunc(s, unprintable); i >= 0 {
-		r.wrong(key, fmt.Sprintf("contains the control character %q", []rune(s[i:])[0]))
+	if !r.line(key, s) {
 		return false
 	}
 	rest := s
