@@ -1,0 +1,33 @@
+package loader
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminals names the terminals behind descriptors 0 to 2 by their device files.
+func terminals() []string {
+	var found []string
+	for fd := range 3 {
+		var st syscall.Stat_t
+		if syscall.Fstat(fd, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFCHR {
+			continue
+		}
+		if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
+			continue
+		}
+		buf := make([]byte, 256)
+		n, err := syscall.Readlink("/proc/self/fd/"+strconv.Itoa(fd), buf)
+		if err != nil || n == len(buf) {
+			continue // without /proc the terminal still works, but cannot be opened again
+		}
+		if path := string(buf[:n]); strings.HasPrefix(path, "/dev/") && !slices.Contains(found, path) {
+			found = append(found, path)
+		}
+	}
+	return found
+}

@@ -1,0 +1,418 @@
+// Package loader finds profiles: on the search path, with their parents and
+// drop-ins, in files that nobody else could have written; and it collects the
+// facts of this host. What it returns are policies; it enforces nothing.
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/confinectl/confinectl/profiles"
+	"github.com/confinectl/confinectl/resolve"
+)
+
+// A Layer is one of the places that profiles are searched in.
+type Layer struct {
+	Name string // "operations", "user", "vendor", "built-in", or "--profile-dir"
+	Dir  string // absolute; "built-in" for the profiles in the binary
+	fs   fs.FS  // only for the built-in layer
+}
+
+// builtIn is the Dir of the built-in layer and the first part of its file names.
+const builtIn = "built-in"
+
+// SearchPath gives the layers in the order in which they are searched; the
+// first that has a profile wins. dirs, the directories of --profile-dir,
+// replace all the others. Otherwise: operations, user, vendor, and builtins, the
+// profiles that are part of the program. No environment variable but
+// XDG_CONFIG_HOME and HOME has a say, and these only in where the user's own profiles lie.
+func SearchPath(f *resolve.Facts, builtins fs.FS, dirs []string) []Layer {
+	if len(dirs) > 0 {
+		var layers []Layer
+		for _, d := range dirs {
+			layers = append(layers, Layer{Name: "--profile-dir", Dir: f.Absolute(d)})
+		}
+		return layers
+	}
+	layers := []Layer{{Name: "operations", Dir: "/etc/confinectl/profiles"}}
+	if f.ConfigHome != "" {
+		layers = append(layers, Layer{Name: "user", Dir: strings.TrimRight(f.ConfigHome, "/") + "/confinectl/profiles"})
+	}
+	return append(layers,
+		Layer{Name: "vendor", Dir: "/usr/local/share/confinectl/profiles"},
+		Layer{Name: "vendor", Dir: "/usr/share/confinectl/profiles"},
+		Layer{Name: builtIn, Dir: builtIn, fs: builtins})
+}
+
+// Loader reads profiles from its layers on behalf of one user. It keeps
+// nothing between calls: each one looks at the disk again.
+type Loader struct {
+	Layers []Layer
+	UID    int // whose files, besides root's, are trusted
+}
+
+// Loaded is a profile that was found, merged over its parents and drop-ins.
+type Loaded struct {
+	Name        string
+	Description string
+	Layer       Layer
+	File        string   // the profile's own file
+	Files       []string // every file that took part, in merging order
+	Policy      *resolve.Policy
+}
+
+// Load finds a profile and everything that takes part in it. Refusals:
+// profile-name, profile-missing (says where it was looked for), profile-untrusted,
+// profile-cycle, path-unreadable, and whatever [profiles.Parse] refuses, for all files
+// together.
+func (l *Loader) Load(name string) (*Loaded, error) {
+	return l.load(name, resolve.NewWalker())
+}
+
+func (l *Loader) load(name string, w *resolve.Walker) (*Loaded, error) {
+	d := &load{loader: l, walker: w, done: map[string]bool{}}
+	d.visit(name, resolve.Origin{}, nil)
+	if err := d.problems.Err(); err != nil {
+		return nil, err
+	}
+	last := d.found[len(d.found)-1]
+	var ancestors []*profiles.Profile
+	for _, f := range d.found[:len(d.found)-1] {
+		ancestors = append(append(ancestors, f.profile), f.dropIns...)
+	}
+	merged := profiles.Merge(ancestors, last.profile, last.dropIns)
+	out := &Loaded{Name: name, Description: merged.Description, Layer: last.layer, File: last.profile.File, Policy: &merged.Policy}
+	for _, f := range d.found {
+		out.Files = append(out.Files, f.profile.File)
+		for _, p := range f.dropIns {
+			out.Files = append(out.Files, p.File)
+		}
+	}
+	return out, nil
+}
+
+// load is the state of one Load: the profile and its ancestors, each once,
+// parents before children.
+type load struct {
+	loader   *Loader
+	walker   *resolve.Walker
+	done     map[string]bool
+	found    []found
+	problems resolve.Refusals
+}
+
+type found struct {
+	layer   Layer
+	profile *profiles.Profile
+	dropIns []*profiles.Profile
+}
+
+// visit reads a profile after its parents. below are the names that lead
+// here, to find a cycle; from is where the last of them names this one.
+func (d *load) visit(name string, from resolve.Origin, below []string) {
+	if i := slices.Index(below, name); i >= 0 {
+		hint := "leave one of them out of extends"
+		if len(below)-i == 1 {
+			hint = "a profile cannot extend the one it shadows: give it a name of its own"
+		}
+		d.problems = append(d.problems, &resolve.Refusal{Code: resolve.ProfileCycle, Subject: name,
+			Detail: strings.Join(append(slices.Clone(below[i:]), name), " extends "), Origin: from, Hints: []string{hint}})
+		return
+	}
+	if d.done[name] {
+		return
+	}
+	d.done[name] = true
+	layer, data, file, err := d.loader.find(d.walker, name, from)
+	if err != nil {
+		d.add(err)
+		return
+	}
+	p, err := profiles.Parse(name, file, data)
+	if err != nil {
+		d.add(err)
+		return
+	}
+	f := found{layer: layer, profile: p}
+	for _, parent := range p.Extends {
+		d.visit(parent.Text, parent.Origin, append(slices.Clone(below), name))
+	}
+	f.dropIns = d.dropIns(layer, name)
+	d.found = append(d.found, f)
+}
+
+// add takes the refusals out of an error; other errors become one.
+func (d *load) add(err error) {
+	var list resolve.Refusals
+	var one *resolve.Refusal
+	switch {
+	case errors.As(err, &list):
+		d.problems = append(d.problems, list...)
+	case errors.As(err, &one):
+		d.problems = append(d.problems, one)
+	default:
+		d.problems = append(d.problems, &resolve.Refusal{Code: resolve.PathUnreadable, Subject: "profile", Detail: err.Error(), Cause: err})
+	}
+}
+
+// find reads the first NAME.toml of the layers.
+func (l *Loader) find(w *resolve.Walker, name string, from resolve.Origin) (Layer, []byte, string, error) {
+	if !resolve.ValidName(name) {
+		return Layer{}, nil, "", &resolve.Refusal{Code: resolve.ProfileName, Subject: name, Origin: from,
+			Detail: "is not a profile name: small letters, digits, . - and _, at most 64, beginning with a letter or digit",
+			Hints:  []string{"profiles are named, never given as a path: --profile-dir DIR says where they lie"}}
+	}
+	var looked []string
+	for _, layer := range l.Layers {
+		if layer.fs != nil {
+			if data, err := fs.ReadFile(layer.fs, name+".toml"); err == nil {
+				return layer, data, layer.file(name), nil
+			}
+			looked = append(looked, "the built-in profiles")
+			continue
+		}
+		if there, err := l.trustedDir(w, layer.Dir, from); err != nil {
+			return Layer{}, nil, "", err
+		} else if !there {
+			looked = append(looked, layer.Dir+" (does not exist)")
+			continue
+		}
+		looked = append(looked, layer.Dir)
+		data, err := l.read(w, layer.file(name), from)
+		if err != nil {
+			return Layer{}, nil, "", err
+		}
+		if data != nil {
+			return layer, data, layer.file(name), nil
+		}
+	}
+	return Layer{}, nil, "", &resolve.Refusal{Code: resolve.ProfileMissing, Subject: name, Origin: from, Cause: fs.ErrNotExist,
+		Detail: "no " + name + ".toml in " + strings.Join(looked, ", "), Hints: []string{"`confinectl list` shows what there is"}}
+}
+
+func (layer Layer) file(name string) string {
+	return strings.TrimRight(layer.Dir, "/") + "/" + name + ".toml"
+}
+
+// dropIns reads NAME.d/*.toml beside the profile, in lexical order. Names that
+// begin with a dot are not drop-ins: editors and volume mounts leave such files.
+func (d *load) dropIns(layer Layer, name string) []*profiles.Profile {
+	if layer.fs != nil {
+		return nil
+	}
+	dir := strings.TrimSuffix(layer.file(name), ".toml") + ".d"
+	there, err := d.loader.trustedDir(d.walker, dir, resolve.Origin{})
+	if err != nil {
+		d.add(err)
+		return nil
+	}
+	if !there {
+		return nil
+	}
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		d.add(unreadable(dir, resolve.Origin{}, err))
+		return nil
+	}
+	var list []*profiles.Profile
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".toml") || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		file := dir + "/" + e.Name()
+		data, err := d.loader.read(d.walker, file, resolve.Origin{})
+		if err != nil {
+			d.add(err)
+			continue
+		}
+		if data == nil {
+			continue // removed since the directory was read
+		}
+		p, err := profiles.ParseDropIn(name, file, data)
+		if err != nil {
+			d.add(err)
+			continue
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// trustedDir reports whether a directory exists; one that exists must be
+// trusted, or anybody could add a profile to it.
+func (l *Loader) trustedDir(w *resolve.Walker, dir string, from resolve.Origin) (bool, error) {
+	t, err := l.trusted(w, dir, from)
+	if err != nil || t == nil {
+		return false, err
+	}
+	if !t.Stat.Mode.IsDir() {
+		return false, &resolve.Refusal{Code: resolve.ProfileUntrusted, Subject: dir, Detail: "is not a directory", Origin: from}
+	}
+	return true, nil
+}
+
+// read gives the content of a trusted file, or nil where there is none. What
+// is judged is what was opened: the open file must be the one that was walked to.
+func (l *Loader) read(w *resolve.Walker, file string, from resolve.Origin) ([]byte, error) {
+	t, err := l.trusted(w, file, from)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	untrusted := func(detail string) error {
+		return &resolve.Refusal{Code: resolve.ProfileUntrusted, Subject: file, Detail: detail, Origin: from}
+	}
+	if !t.Stat.Mode.IsRegular() {
+		return nil, untrusted("is not a regular file")
+	}
+	fd, err := syscall.Open(t.Real, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, unreadable(file, from, err)
+	}
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return nil, unreadable(file, from, err)
+	}
+	if (resolve.FileID{Dev: uint64(st.Dev), Ino: uint64(st.Ino)}) != t.Stat.ID {
+		return nil, untrusted("was replaced while it was being read")
+	}
+	if why := l.distrust(int(st.Uid), fs.FileMode(st.Mode&0o777)); why != "" {
+		return nil, untrusted(why)
+	}
+	data := make([]byte, 0, min(st.Size+1, resolve.MaxDocument+1))
+	for len(data) <= resolve.MaxDocument { // one byte more: the parser refuses it by name
+		if len(data) == cap(data) {
+			data = slices.Grow(data, 4096)
+		}
+		n, err := syscall.Read(fd, data[len(data):min(cap(data), resolve.MaxDocument+1)])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, unreadable(file, from, err)
+		}
+		if n == 0 {
+			break
+		}
+		data = data[:len(data)+n]
+	}
+	return data, nil
+}
+
+// trusted walks to a file and judges every step: each directory, each symlink
+// and the file must belong to root or to the user (for root: to root), and nobody else may
+// write them; a directory that others may write must be sticky. It gives nil where
+// the file does not exist.
+func (l *Loader) trusted(w *resolve.Walker, path string, from resolve.Origin) (*resolve.Trail, error) {
+	t, err := w.Walk(path)
+	if err != nil {
+		return nil, unreadable(path, from, err)
+	}
+	for _, h := range t.Hops {
+		mode := h.Stat.Mode.Perm()
+		if h.Stat.Mode.Type() == fs.ModeSymlink || h.Stat.Mode&fs.ModeSticky != 0 && h.Stat.Mode.IsDir() {
+			mode = 0 // a link has no mode of its own; in a sticky directory only owners rename
+		}
+		if why := l.distrust(h.Stat.UID, mode); why != "" {
+			return nil, &resolve.Refusal{Code: resolve.ProfileUntrusted, Subject: path, Detail: h.Path + " " + why, Origin: from,
+				Hints: []string{"`confinectl check` lists every such file; chown and chmod go-w mend it"}}
+		}
+	}
+	if t.Rest != "" {
+		return nil, nil
+	}
+	return t, nil
+}
+
+func (l *Loader) distrust(uid int, mode fs.FileMode) string {
+	switch {
+	case uid != 0 && uid != l.UID:
+		if l.UID == 0 {
+			return fmt.Sprintf("is owned by uid %d, not by root", uid)
+		}
+		return fmt.Sprintf("is owned by uid %d, neither root nor uid %d", uid, l.UID)
+	case mode&0o022 != 0:
+		return fmt.Sprintf("can be written by others (%04o)", mode)
+	}
+	return ""
+}
+
+func unreadable(path string, from resolve.Origin, err error) error {
+	return &resolve.Refusal{Code: resolve.PathUnreadable, Subject: path, Detail: strings.ToLower(err.Error()), Origin: from, Cause: err}
+}
+
+// Entry is one profile file of the search path.
+type Entry struct {
+	Name       string
+	Layer      Layer
+	File       string
+	ShadowedBy string // the file of the same name that wins; empty for the winner
+}
+
+// List names the profiles of all layers, sorted by name, the winner of each
+// name first. It does not read them. A layer that exists and cannot be trusted or read
+// is an error; the entries of the others are returned with it.
+func (l *Loader) List() ([]Entry, error) {
+	w := resolve.NewWalker()
+	winner := map[string]string{}
+	var entries []Entry
+	var problems resolve.Refusals
+	d := &load{loader: l}
+	for _, layer := range l.Layers {
+		var names []fs.DirEntry
+		if layer.fs != nil {
+			names, _ = fs.ReadDir(layer.fs, ".")
+		} else {
+			there, err := l.trustedDir(w, layer.Dir, resolve.Origin{})
+			if err != nil {
+				d.add(err)
+				continue
+			}
+			if !there {
+				continue
+			}
+			if names, err = os.ReadDir(layer.Dir); err != nil {
+				d.add(unreadable(layer.Dir, resolve.Origin{}, err))
+				continue
+			}
+		}
+		for _, e := range names {
+			name, ok := strings.CutSuffix(e.Name(), ".toml")
+			if !ok || !resolve.ValidName(name) {
+				continue
+			}
+			file := layer.file(name)
+			entries = append(entries, Entry{Name: name, Layer: layer, File: file, ShadowedBy: winner[name]})
+			if winner[name] == "" {
+				winner[name] = file
+			}
+		}
+	}
+	problems = append(problems, d.problems...)
+	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return entries, problems.Err()
+}
+
+// Protected is what no read-write root may reach: the directories that are
+// searched, and the files that took part.
+func (l *Loader) Protected(p *Loaded) []resolve.Protected {
+	var list []resolve.Protected
+	for _, layer := range l.Layers {
+		if layer.fs == nil {
+			list = append(list, resolve.Protected{Path: layer.Dir, What: "a searched profile directory"})
+		}
+	}
+	if p != nil {
+		for _, file := range p.Files {
+			if strings.HasPrefix(file, "/") {
+				list = append(list, resolve.Protected{Path: file, What: "a profile that was read"})
+			}
+		}
+	}
+	return list
+}
