@@ -232,7 +232,7 @@ func (r *reader) key(k *Keys, name, full string, v any) {
 		case !ok:
 			r.wrong(full, "is "+typeName(v)+", not a whole number")
 		case n < 1 || n > 1<<31-1:
-			r.wrong(full, "is "+strconv.FormatInt(n, 10)+"; Landlock ABI versions count from 1")
+			r.wrong(full, "is "+strconv.FormatInt(n, 10)+", not a Landlock ABI version: the first is 1")
 		default:
 			k.MinABI = Floor{N: int(n), Origin: r.origin(full)}
 		}

@@ -1,0 +1,222 @@
+// Package profiles is the TOML language of confinectl: it turns the text of one
+// document into a [Profile], or reports everything that is wrong with it.
+//
+// It knows documents, not files: where profiles are searched, whom they may belong to
+// and in which order they extend each other is the loader's business. The keys and their
+// values are package resolve's, so that a profile and a JSON policy cannot
+// drift apart. docs/profile.md is the manual, docs/profile.schema.json the schema
+// for editors; a test holds both against this package.
+package profiles
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/confinectl/confinectl/resolve"
+)
+
+// Profile is what one document says, or what several say after [Merge].
+type Profile struct {
+	Name        string          // the name it is asked for by
+	File        string          // where it was read from, for messages
+	Description string          // one line for people
+	Extends     []resolve.Value // names of its parents, in order, none twice
+	Policy      resolve.Policy  // everything else; Policy.Name is Name
+}
+
+// Parse reads one profile. name is the name it is asked for by, file is what
+// messages call the document; Parse opens nothing.
+//
+// Keys are exact, whatever the TOML library would match: another letter case is
+// another key, and refused as unknown. Every value has an Origin with file, key
+// and line.
+//
+// Refusals: profile-name alone for a name that is none; profile-syntax alone for a
+// document that is not TOML, not UTF-8, or larger than [resolve.MaxDocument];
+// otherwise every profile-key, profile-value, profile-name and path-relative of the document.
+func Parse(name, file string, data []byte) (*Profile, error) {
+	return parse(name, file, data, "description", "extends")
+}
+
+// ParseDropIn reads one document of NAME.d, which is laid over the profile name.
+// It is a profile in all but one thing: it cannot extend (profile-key), because
+// parents come before the profile and a drop-in comes after it.
+func ParseDropIn(name, file string, data []byte) (*Profile, error) {
+	return parse(name, file, data, "description")
+}
+
+// parse reads a document that has the keys own besides those of a policy.
+func parse(name, file string, data []byte, own ...string) (*Profile, error) {
+	if !resolve.ValidName(name) {
+		return nil, resolve.Refusals{{Code: resolve.ProfileName, Subject: name, Detail: "is not a profile name: " + nameRule,
+			Origin: resolve.Origin{File: file}}}
+	}
+	table, lines, problem := decode(data)
+	if problem != nil {
+		problem.Subject, problem.Origin.File = name, file
+		return nil, resolve.Refusals{problem}
+	}
+	doc := resolve.Document{
+		File: file, Key: resolve.ProfileKey, Value: resolve.ProfileValue,
+		Line: func(key string) int {
+			for lines[key] == 0 && key != "" { // an element of [[key]] stands nowhere by itself
+				key = key[:max(0, strings.LastIndexAny(key, ".["))]
+			}
+			return lines[key]
+		},
+	}
+	p := &Profile{Name: name, File: file}
+	policy, problems := doc.Read(table, own...)
+	for _, r := range problems {
+		if r.Code == resolve.ProfileKey && r.Subject == "extends" {
+			r.Detail, r.Hints = "a drop-in cannot extend", []string{"write extends in " + name + ".toml: parents come before the profile, drop-ins after it"}
+		}
+	}
+	if v, ok := table["description"]; ok {
+		s, wrong := doc.String("description", v)
+		if wrong != nil {
+			problems = append(problems, wrong)
+		}
+		p.Description = s
+	}
+	if v, ok := table["extends"]; ok && slices.Contains(own, "extends") {
+		list, wrong := doc.Strings("extends", v)
+		p.Extends, problems = list, append(problems, append(wrong, extends(list)...)...)
+	}
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	p.Policy = *policy
+	p.Policy.Name = name
+	return p, nil
+}
+
+const nameRule = `small letters, digits, ".", "_" and "-", a letter or digit first, at most 64`
+
+// extends judges the spelling of parents; whether they exist is for the loader.
+func extends(list []resolve.Value) (problems resolve.Refusals) {
+	seen := map[string]string{}
+	for _, v := range list {
+		r := &resolve.Refusal{Subject: v.Origin.Key, Origin: resolve.Origin{File: v.Origin.File, Line: v.Origin.Line}}
+		switch first, twice := seen[v.Text]; {
+		case !resolve.ValidName(v.Text):
+			r.Code, r.Detail = resolve.ProfileName, "is "+strconv.Quote(v.Text)+", not a profile name: "+nameRule
+			r.Hints = []string{"extends takes names, never paths; `confinectl list` shows them"}
+		case twice:
+			r.Code, r.Detail = resolve.ProfileValue, "names "+strconv.Quote(v.Text)+" again, after "+first
+		default:
+			seen[v.Text] = v.Origin.Key
+			continue
+		}
+		problems = append(problems, r)
+	}
+	return problems
+}
+
+// Merge lays p over its parents, in their order, and its drop-ins over p, by the
+// rules of [resolve.Policy.Merge]: lists join, scalars replace, a floor never sinks.
+//
+// A parent counts as what it is by itself: it is merged over its own parents
+// before it comes here. Name, file and extends of the result are those of p; parents
+// pass no description on, a drop-in that has one replaces it. The arguments stay as
+// they are, so that profiles can share a parent, and must not be changed afterwards.
+func Merge(parents []*Profile, p *Profile, dropIns []*Profile) *Profile {
+	merged := &Profile{Name: p.Name, File: p.File, Description: p.Description, Extends: p.Extends}
+	for _, parent := range parents {
+		merged.Policy.Merge(&parent.Policy)
+	}
+	merged.Policy.Merge(&p.Policy)
+	for _, d := range dropIns {
+		merged.Policy.Merge(&d.Policy)
+		if d.Description != "" {
+			merged.Description = d.Description
+		}
+	}
+	merged.Policy.Name = p.Name
+	return merged
+}
+
+// decode turns TOML into the values that resolve.Document reads, and finds the
+// lines they stand on. Its refusal lacks the subject and the file.
+//
+// The library decodes into a map and never into a struct: it matches the
+// fields of a struct in any letter case, and of two spellings takes either.
+func decode(data []byte) (map[string]any, map[string]int, *resolve.Refusal) {
+	syntax := func(line int, detail string, cause error) *resolve.Refusal {
+		return &resolve.Refusal{Code: resolve.ProfileSyntax, Detail: detail, Origin: resolve.Origin{Line: line}, Cause: cause}
+	}
+	if len(data) > resolve.MaxDocument {
+		return nil, nil, syntax(0, "is larger than 1 MiB", nil)
+	}
+	if line := invalidLine(data); line > 0 { // the library would strip the mark of UTF-16 and read on
+		return nil, nil, syntax(line, "is not valid UTF-8", nil)
+	}
+	s := scan(data)
+	if s.fault != "" {
+		return nil, nil, syntax(s.line, s.fault, nil)
+	}
+	var table map[string]any
+	if _, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&table); err != nil {
+		line, detail := 0, err.Error()
+		if pe := (toml.ParseError{}); errors.As(err, &pe) {
+			line, detail = pe.Position.Line, pe.Message
+		}
+		return nil, nil, syntax(line, sentence(detail), err)
+	}
+	if !s.complete() {
+		return nil, nil, syntax(s.line, "BUG: only the TOML library can read this line", nil)
+	}
+	return plain(table).(map[string]any), s.lines, nil
+}
+
+// invalidLine is the line of the first byte that is not UTF-8, or 0.
+func invalidLine(data []byte) int {
+	line := 1
+	for i := 0; i < len(data); {
+		c, n := utf8.DecodeRune(data[i:])
+		if c == utf8.RuneError && n == 1 {
+			return line
+		}
+		if c == '\n' {
+			line++
+		}
+		i += n
+	}
+	return 0
+}
+
+// plain replaces the []map[string]any of a [[header]], deep inside too.
+func plain(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			v[k] = plain(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = plain(e)
+		}
+	case []map[string]any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = plain(e)
+		}
+		return list
+	}
+	return v
+}
+
+// sentence puts a message of the library into the form of ours: lower case, no full stop.
+func sentence(s string) string {
+	s = strings.TrimSuffix(s, ".")
+	if len(s) > 1 && s[0] >= 'A' && s[0] <= 'Z' && s[1] >= 'a' && s[1] <= 'z' {
+		s = strings.ToLower(s[:1]) + s[1:]
+	}
+	return s
+}
