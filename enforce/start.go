@@ -1,0 +1,38 @@
+package enforce
+
+import "os"
+
+// StartOptions are what [Plan.Start] passes to the command beside what the
+// boundary says. Nothing here can widen the boundary, except that an open file
+// is a grant of the caller's.
+type StartOptions struct {
+	Stdin, Stdout, Stderr *os.File   // nil: the null device
+	ExtraFiles            []*os.File // become descriptors 3, 4, …; none may be nil
+
+	Setpgid    bool // put the command into a process group of its own
+	Foreground bool // and make that the foreground group of the terminal Ctty; implies Setpgid
+	Ctty       int  // descriptor of the caller's terminal, for Foreground
+}
+
+// Process is a confined command that [Plan.Start] started.
+type Process struct {
+	Pid int
+
+	process *os.Process
+	done    chan struct{} // closed when state and err are there
+	state   *os.ProcessState
+	err     error
+}
+
+// Wait waits until the command has ended. It may be called any number of times,
+// by any goroutine. The command is reaped whether or not anybody waits.
+func (p *Process) Wait() (*os.ProcessState, error) {
+	<-p.done
+	return p.state, p.err
+}
+
+// Done is closed when the command has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Signal sends a signal to the command; os.ErrProcessDone after it has ended.
+func (p *Process) Signal(sig os.Signal) error { return p.process.Signal(sig) }
