@@ -107,6 +107,12 @@ type Rule struct {
 	Unprovisioned bool
 }
 
+// FromHost reports whether only the runtime read set and the command asked for
+// the rule, and no line of a profile.
+func (r *Rule) FromHost() bool {
+	return !slices.ContainsFunc(r.Reasons, func(w Value) bool { return w.Origin.File != "runtime" && w.Origin.File != "command" })
+}
+
 // Skipped is an entry with a "-" marker that does not exist on this host, and
 // so grants nothing here.
 type Skipped struct {

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -47,9 +48,12 @@ func (f *Facts) Getenv(name string) (string, bool) {
 	return "", false
 }
 
-// FactNames are the facts that a value may use as ${NAME}, sorted;
-// ${env:NAME} comes on top of them.
+// factNames are the facts that a value may use as ${NAME}, sorted.
 var factNames = []string{"cache_home", "config_home", "cwd", "data_home", "home", "runtime_dir", "state_home", "tmproot", "uid", "user"}
+
+// FactNames lists the facts that a value may use as ${NAME}, sorted;
+// ${env:NAME} comes on top of them.
+func FactNames() []string { return slices.Clone(factNames) }
 
 // Lookup gives the value of one fact by the name it has in a document:
 // "home", "cwd", "env:EDITOR". known is false for a name that no host has;

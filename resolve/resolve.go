@@ -288,7 +288,7 @@ func (s *resolver) permitPath(v Value) {
 			"it is a template: give the directory with --permit-path DIR", `or write permit_path = "${cwd}" into the profile`)
 		return
 	case v.Text != "" && given != "":
-		s.refuse(PermitFixed, given, "the profile has a permit path of its own, "+v.Text, v.Origin, nil, "leave --permit-path out")
+		s.problems = append(s.problems, permitFixed(given, v))
 		return
 	case given != "":
 		v = Value{Text: given, Origin: Origin{Key: "--permit-path"}}
@@ -301,6 +301,23 @@ func (s *resolver) permitPath(v Value) {
 	s.grant(r, v)
 	s.trails[t.Real] = t
 	s.permit, s.b.permit = r, t.Real
+}
+
+func permitFixed(given string, has Value) *Refusal {
+	return &Refusal{Code: PermitFixed, Subject: given, Detail: "the profile has a permit path of its own, " + has.Text, Origin: has.Origin,
+		Hints: []string{"leave --permit-path out"}}
+}
+
+// SetPermitPath gives a template its directory for good. A policy that has a
+// permit path on any operating system keeps it: permit-fixed.
+func (p *Policy) SetPermitPath(path string) error {
+	for _, k := range []*Keys{&p.Common, &p.Linux, &p.Darwin} {
+		if k.PermitPath.Text != "" {
+			return permitFixed(path, k.PermitPath)
+		}
+	}
+	p.Common.PermitPath = Value{Text: path, Origin: Origin{Key: "--permit-path"}}
+	return nil
 }
 
 func (s *resolver) isRoot(v Value, t *Trail) bool {
@@ -407,16 +424,12 @@ func (s *resolver) workingDir() {
 		return
 	}
 	for _, r := range s.rules {
-		if r.Kind == Directory && r.Access.Has(Read) && r.ID != (FileID{}) && t.Passes(r.ID) && fromProfile(r) {
+		if r.Kind == Directory && r.Access.Has(Read) && r.ID != (FileID{}) && t.Passes(r.ID) && !r.FromHost() {
 			s.b.dir, s.b.dirID = t.Real, t.Stat.ID
 			return
 		}
 	}
 	s.refuse(CdOutside, s.request.Dir, t.Real+" lies in no directory that the profile grants", o, nil, "choose one at or below "+orElse(s.permit.Path, "the permit path"))
-}
-
-func fromProfile(r *Rule) bool {
-	return slices.ContainsFunc(r.Reasons, func(w Value) bool { return w.Origin.File != "runtime" && w.Origin.File != "command" })
 }
 
 func orElse(s, other string) string {

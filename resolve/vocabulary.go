@@ -141,7 +141,7 @@ func (r *reader) hint(name string, known []string) []string {
 			return []string{"mach_lookup is only known in [darwin]"}
 		}
 	case "minabi":
-		if !slices.Contains(known, "min_abi") {
+		if known != nil && !slices.Contains(known, "min_abi") {
 			return []string{"min_abi is a Landlock floor: write it in [linux]"}
 		}
 	}

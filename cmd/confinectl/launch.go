@@ -1,0 +1,259 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/resolve"
+)
+
+// launch is what the flags of exec, confine-exec and spec say about one start.
+type launch struct {
+	search
+	dir  string
+	keep []int
+}
+
+func (l *launch) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&l.dir, "cd", "", "start in this `directory` instead of the permit path; it must be granted")
+	if refusalStatus(cmd.Name()) == statusRefused {
+		cmd.Flags().IntSliceVar(&l.keep, "keep-fd", nil, "leave this inherited `descriptor` open (repeatable); it keeps whatever rights it has")
+	}
+}
+
+func execCommand(c *cli) *cobra.Command {
+	l := &launch{}
+	cmd := &cobra.Command{
+		Use:   "exec [flags] PROFILE -- CMD [ARG…]",
+		Short: "Confine this process, then become CMD",
+		Long: `Confine this process to what PROFILE grants, then become CMD: the process id
+stays, and nothing runs in between. The boundary cannot be lifted.
+
+CMD is looked up in PATH. It starts in the permit path of the profile. Nothing
+is printed when all is well.`,
+		Example: `  confinectl exec workspace -- make test
+  confinectl exec tenant --permit-path /srv/tenants/a -- ./control-plane`,
+	}
+	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, argv, err := profileAndCommand(cmd, args)
+		if err != nil {
+			return err
+		}
+		f := c.facts()
+		ld := l.loader(f)
+		p, err := ld.Load(name)
+		if err != nil {
+			return err
+		}
+		return l.exec(c, f, p.Policy, argv, ld.Protected(p))
+	}
+	l.search.flags(cmd)
+	l.flags(cmd)
+	return cmd
+}
+
+func confineExecCommand(c *cli) *cobra.Command {
+	l := &launch{}
+	var text string
+	cmd := &cobra.Command{
+		Use:   "confine-exec --policy JSON|@FILE|- -- CMD [ARG…]",
+		Short: "Confine this process by a JSON policy, then become CMD",
+		Long: `Confine this process by a policy that was sent here, then become CMD. It is
+the far side of a dispatcher: the policy is JSON on the command line, in a
+file (@FILE) or on standard input (-), and is resolved with the facts of this
+host. "confinectl policy PROFILE" prints one.`,
+		Example: `  confinectl confine-exec --policy '{"permit_path":"/srv/a"}' -- ./worker`,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		switch {
+		case !cmd.Flags().Changed("policy"):
+			return usagef("usage: "+cmd.UseLine(), "confine-exec needs --policy")
+		case dash != 0 || len(args) == 0:
+			return usagef("usage: "+cmd.UseLine(), "confine-exec needs a command after --, and nothing before it")
+		}
+		p, err := c.readPolicy(text)
+		if err != nil {
+			return err
+		}
+		if v, uses := p.UsesCwd(); uses {
+			return cwdNotPortable(v)
+		}
+		return l.exec(c, c.facts(), p, args, nil)
+	}
+	cmd.Flags().StringVar(&text, "policy", "", "the policy: `JSON`, @FILE, or - for standard input")
+	cmd.Flags().StringVar(&l.permitPath, "permit-path", "", "the read-write `directory`, for a policy that names none")
+	l.flags(cmd)
+	return cmd
+}
+
+func cwdNotPortable(v resolve.Value) error {
+	return &resolve.Refusal{Code: resolve.CwdNotPortable, Subject: v.Text, Origin: v.Origin,
+		Detail: "the directory that somebody stands in on one host means nothing on another",
+		Hints:  []string{"leave permit_path out and give --permit-path DIR on the far side", "`confinectl spec` is for this host: it writes the directory out"}}
+}
+
+// readPolicy reads the value of --policy, at most one byte more than a policy
+// may have: an endless stream is refused like any that is too long.
+func (c *cli) readPolicy(text string) (*resolve.Policy, error) {
+	var from io.Reader
+	switch name, isFile := strings.CutPrefix(text, "@"); {
+	case text == "-":
+		from = c.stdin
+	case isFile:
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, &resolve.Refusal{Code: resolve.PolicySyntax, Subject: text, Detail: "cannot be read: " + errText(err), Cause: err}
+		}
+		defer f.Close()
+		from = f
+	default:
+		return resolve.DecodePolicy([]byte(text))
+	}
+	data, err := io.ReadAll(io.LimitReader(from, resolve.MaxDocument+1))
+	if err != nil {
+		return nil, &resolve.Refusal{Code: resolve.PolicySyntax, Subject: text, Detail: "cannot be read: " + errText(err), Cause: err}
+	}
+	return resolve.DecodePolicy(data)
+}
+
+// request is what one start adds to a policy, with the paths of the command
+// line taken from the caller's directory.
+func (l *launch) request(c *cli, f *resolve.Facts, argv []string, protected []resolve.Protected) (resolve.Request, error) {
+	self, err := c.self(f)
+	return resolve.Request{
+		PermitPath: f.Absolute(l.permitPath), Dir: f.Absolute(l.dir), Command: argv,
+		Protected: append(protected, self...),
+	}, err
+}
+
+// self is the launcher's own file, and the name that it was started by: a
+// program that can write either could widen its next boundary.
+func (c *cli) self(f *resolve.Facts) ([]resolve.Protected, error) {
+	file, err := os.Executable()
+	if err != nil {
+		return nil, &resolve.Refusal{Code: resolve.ApplyFailed, Subject: "confinectl", Cause: err,
+			Detail: "cannot find its own file, and so cannot keep it out of the boundary: " + errText(err), Hints: []string{"mount /proc"}}
+	}
+	self := []resolve.Protected{{Path: file, What: "the confinectl binary"}}
+	if name := c.args[0]; strings.Contains(name, "/") {
+		return append(self, resolve.Protected{Path: f.Absolute(name), What: "the confinectl command"}), nil
+	}
+	path, _ := f.Getenv("PATH")
+	for dir := range strings.SplitSeq(path, ":") {
+		name := strings.TrimRight(f.Absolute(dir), "/") + "/" + c.args[0]
+		if _, err := os.Lstat(name); err == nil {
+			return append(self, resolve.Protected{Path: name, What: "the confinectl command"}), nil
+		}
+	}
+	return self, nil
+}
+
+// plan goes the way from a policy to a plan.
+func (l *launch) plan(c *cli, f *resolve.Facts, p *resolve.Policy, argv []string, protected []resolve.Protected) (*enforce.Plan, error) {
+	request, err := l.request(c, f, argv, protected)
+	if err != nil {
+		return nil, err
+	}
+	b, err := resolve.Resolve(p, f, request)
+	if err != nil {
+		return nil, err
+	}
+	return enforce.Compile(b)
+}
+
+func (l *launch) exec(c *cli, f *resolve.Facts, p *resolve.Policy, argv []string, protected []resolve.Protected) error {
+	plan, err := l.plan(c, f, p, argv, protected)
+	if err != nil {
+		return err
+	}
+	return plan.Exec(l.keep)
+}
+
+func specCommand(c *cli) *cobra.Command {
+	l := &launch{}
+	cmd := &cobra.Command{
+		Use:   "spec [flags] PROFILE -- CMD [ARG…]",
+		Short: "Print what to spawn to get CMD confined, as JSON",
+		Long: `Print a launch spec, {"cmd","args","env","cd"}: what a caller in any language
+spawns on this host to get CMD confined by PROFILE. cmd is the wrapper, env
+holds only the variables that are added, cd is the working directory. The
+policy is written out, so a later change of the profile does not change it.`,
+	}
+	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, argv, err := profileAndCommand(cmd, args)
+		if err != nil {
+			return err
+		}
+		f := c.facts()
+		ld := l.loader(f)
+		p, err := ld.Load(name)
+		if err != nil {
+			return err
+		}
+		plan, err := l.plan(c, f, p.Policy, argv, ld.Protected(p))
+		if err != nil {
+			return err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		spec, err := plan.LaunchSpec(self)
+		if err != nil {
+			return err
+		}
+		return c.printJSON(c.stdout, spec)
+	}
+	l.search.flags(cmd)
+	l.flags(cmd)
+	return cmd
+}
+
+func policyCommand(c *cli) *cobra.Command {
+	s := &search{}
+	cmd := &cobra.Command{
+		Use:   "policy [flags] PROFILE",
+		Short: "Print the JSON policy of a profile, for confine-exec on another host",
+		Long: `Print what remains of a profile after merging, before any fact of this host:
+the JSON that "confinectl confine-exec --policy" takes on another one. The parts
+for other operating systems travel with it.`,
+		ValidArgsFunction: c.completeProfiles(s),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, _, err := profileAndMaybeCommand(cmd, args)
+		if err != nil {
+			return err
+		}
+		f := c.facts()
+		p, err := s.loader(f).Load(name)
+		if err != nil {
+			return err
+		}
+		if s.permitPath != "" {
+			if err := p.Policy.SetPermitPath(f.Absolute(s.permitPath)); err != nil {
+				return err
+			}
+		}
+		if v, uses := p.Policy.UsesCwd(); uses {
+			return cwdNotPortable(v)
+		}
+		_, err = c.stdout.Write(resolve.EncodePolicy(p.Policy))
+		return err
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+func errText(err error) string {
+	if pe, ok := err.(interface{ Unwrap() error }); ok && pe.Unwrap() != nil {
+		err = pe.Unwrap()
+	}
+	return strings.ToLower(err.Error())
+}

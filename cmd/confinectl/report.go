@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/resolve"
+)
+
+// Exit statuses. exec and confine-exec leave all below 125 to the command.
+const (
+	statusProblems = 1   // a report found problems
+	statusUsage    = 2   // wrong usage of a report
+	statusRefused  = 125 // exec and confine-exec: refused or wrong usage, nothing executed
+)
+
+// refusalStatus is what a command ends with when it refuses or is used wrongly.
+func refusalStatus(command string) int {
+	if command == "exec" || command == "confine-exec" {
+		return statusRefused
+	}
+	return statusProblems
+}
+
+// usageError is wrong usage of the command line.
+type usageError struct {
+	detail, hint string
+}
+
+func (e *usageError) Error() string { return e.detail }
+
+func usagef(hint, format string, args ...any) error {
+	return &usageError{detail: fmt.Sprintf(format, args...), hint: hint}
+}
+
+// problems says that a report was printed and found problems: there is nothing
+// left to say.
+var errProblems = errors.New("problems found")
+
+// message is what goes to stderr: one JSON object, or lines of text.
+type message struct {
+	Error    string        `json:"error"` // "refused", "usage", "exec" or "internal"
+	Status   int           `json:"status"`
+	Code     string        `json:"code,omitempty"`    // of the first refusal
+	Subject  string        `json:"subject,omitempty"` // likewise
+	Detail   string        `json:"detail,omitempty"`
+	Hints    []string      `json:"hints,omitempty"`
+	Refusals []refusalJSON `json:"refusals,omitempty"` // all of them
+}
+
+type refusalJSON struct {
+	Code    string   `json:"code"`
+	Subject string   `json:"subject"`
+	Detail  string   `json:"detail"`
+	File    string   `json:"file,omitempty"`
+	Line    int      `json:"line,omitzero"`
+	Key     string   `json:"key,omitempty"`
+	Hints   []string `json:"hints,omitempty"`
+}
+
+func toJSON(r *resolve.Refusal) refusalJSON {
+	return refusalJSON{string(r.Code), r.Subject, r.Detail, r.Origin.File, r.Origin.Line, r.Origin.Key, r.Hints}
+}
+
+// refusals takes the refusals out of an error.
+func refusals(err error) resolve.Refusals {
+	var list resolve.Refusals
+	if errors.As(err, &list) {
+		return list
+	}
+	var one *resolve.Refusal
+	if errors.As(err, &one) {
+		return resolve.Refusals{one}
+	}
+	return nil
+}
+
+// report is the one place where an error becomes words and an exit status.
+func (c *cli) report(err error, refused int) int {
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, errProblems) {
+		return statusProblems
+	}
+	m := message{Status: refused}
+	var lines []string
+	var usage *usageError
+	var execErr *enforce.ExecError
+	list := refusals(err)
+	switch {
+	case errors.As(err, &execErr):
+		m.Error, m.Status, m.Subject, m.Detail = "exec", execErr.Status, execErr.Argv0, execErr.Detail
+		lines = append(lines, execErr.Error())
+	case len(list) > 0:
+		m.Error, m.Code, m.Subject, m.Detail = "refused", string(list[0].Code), list[0].Subject, list[0].Detail
+		for _, r := range list {
+			lines = append(lines, "refused: "+r.Error())
+			m.Refusals = append(m.Refusals, toJSON(r))
+			for _, h := range r.Hints {
+				if len(m.Hints) < 2 && !strings.Contains(strings.Join(m.Hints, "\n"), h) {
+					m.Hints = append(m.Hints, h)
+				}
+			}
+		}
+	default:
+		m.Error, m.Detail = "internal", err.Error()
+		if errors.As(err, &usage) || !strings.Contains(err.Error(), "BUG") {
+			m.Error = "usage"
+			if refused == statusProblems {
+				m.Status = statusUsage
+			}
+		}
+		if usage != nil && usage.hint != "" {
+			m.Hints = append(m.Hints, usage.hint)
+		}
+		lines = append(lines, m.Error+": "+err.Error())
+	}
+	if c.errorFormat == "json" {
+		c.printJSON(c.stderr, m)
+		return m.Status
+	}
+	for _, l := range lines {
+		fmt.Fprintf(c.stderr, "confinectl: %s\n", l)
+	}
+	for _, h := range m.Hints {
+		fmt.Fprintf(c.stderr, "confinectl: hint: %s\n", h)
+	}
+	return m.Status
+}
+
+// printJSON writes one document. Nothing of ours can fail to be marshalled: a string
+// that is not UTF-8 is made so.
+func (c *cli) printJSON(w interface{ Write([]byte) (int, error) }, v any) error {
+	opts := []json.Options{json.Deterministic(true), jsontext.AllowInvalidUTF8(true)}
+	if w == c.stdout {
+		opts = append(opts, jsontext.WithIndent("  "))
+	}
+	data, err := json.Marshal(v, opts...)
+	if err != nil {
+		return fmt.Errorf("BUG: report cannot be written as JSON: %w", err)
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}

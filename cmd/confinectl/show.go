@@ -1,0 +1,276 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/loader"
+	"github.com/confinectl/confinectl/resolve"
+)
+
+// boundaryJSON is the effective boundary as `show --json` prints it.
+type boundaryJSON struct {
+	Name        string            `json:"name"`
+	Description string            `json:"description"`
+	File        string            `json:"file"`
+	Files       []string          `json:"files"`
+	OS          string            `json:"os"`
+	PermitPath  string            `json:"permit_path"`
+	Dir         string            `json:"dir"`
+	MinABI      int               `json:"min_abi"`
+	Guaranteed  []string          `json:"guaranteed"`
+	AddedByHost []string          `json:"added_by_host"`
+	Open        []string          `json:"open"`
+	Rules       []ruleJSON        `json:"rules"`
+	Covered     []ruleJSON        `json:"covered"`
+	Skipped     []skippedJSON     `json:"skipped"`
+	Made        []string          `json:"made"`
+	Env         map[string]string `json:"env"`
+}
+
+type ruleJSON struct {
+	Path    string      `json:"path"`
+	Kind    string      `json:"kind"`
+	Access  []string    `json:"access"`
+	Reasons []valueJSON `json:"reasons"`
+}
+
+type valueJSON struct {
+	Text string `json:"text"`
+	File string `json:"file,omitempty"`
+	Key  string `json:"key,omitempty"`
+	Line int    `json:"line,omitzero"`
+}
+
+type skippedJSON struct {
+	valueJSON
+	Why string `json:"why"`
+}
+
+func showCommand(c *cli) *cobra.Command {
+	l := &launch{}
+	var asJSON, asText bool
+	var arm string
+	cmd := &cobra.Command{
+		Use:   "show [flags] PROFILE [-- CMD [ARG…]]",
+		Short: "Print the effective boundary of a profile, with the file and key behind every rule",
+		Long: `Print the boundary that exec would enforce here and now: every real path, what
+is granted there, and the file and key that asked for it. With a command, its
+executable and interpreters are part of it. --text prints the ruleset in the
+words of the arm. Nothing is made or changed.`,
+	}
+	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, argv, err := profileAndMaybeCommand(cmd, args)
+		if err != nil {
+			return err
+		}
+		if arm != "landlock" {
+			return usagef("`confinectl show --arm landlock`", "the arm %q is not known", arm)
+		}
+		f := c.facts()
+		ld := l.loader(f)
+		p, err := ld.Load(name)
+		if err != nil {
+			return err
+		}
+		request, err := l.request(c, f, argv, ld.Protected(p))
+		if err != nil {
+			return err
+		}
+		b, err := resolve.Resolve(p.Policy, f, request)
+		if err != nil {
+			return err
+		}
+		host := enforce.Probe()
+		if asText {
+			_, err := io.WriteString(c.stdout, enforce.Landlock(b, armABI(host)).Text())
+			return err
+		}
+		if asJSON {
+			return c.printJSON(c.stdout, showJSON(p, b, host))
+		}
+		return showPeople(c.stdout, p, b, host)
+	}
+	l.search.flags(cmd)
+	l.flags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asText, "text", false, "print the ruleset in the arm's own words")
+	cmd.Flags().StringVar(&arm, "arm", "landlock", "the `arm` whose words --text uses")
+	return cmd
+}
+
+// armABI is the ABI to print a ruleset for: the host's, or the newest known
+// where the host has none.
+func armABI(h enforce.Host) int {
+	if h.Used > 0 {
+		return h.Used
+	}
+	return enforce.NewestABI
+}
+
+// floor is the ABI that holds for a boundary.
+func floor(b *resolve.Boundary) int {
+	if n := b.MinABI().N; n > 0 {
+		return n
+	}
+	return enforce.DefaultFloor
+}
+
+// guarantees splits what is confined into what min_abi promises on every
+// host, and what this host adds to it.
+func guarantees(b *resolve.Boundary, h enforce.Host) (promised, added, open []string) {
+	floor := enforce.Guarantees(floor(b))
+	host := enforce.Guarantees(armABI(h))
+	if len(host.Confined) > len(floor.Confined) {
+		added = host.Confined[len(floor.Confined):]
+	}
+	return floor.Confined, added, append(host.Open, floor.Lost...)
+}
+
+func toValueJSON(v resolve.Value) valueJSON {
+	return valueJSON{v.Text, v.Origin.File, v.Origin.Key, v.Origin.Line}
+}
+
+func toRuleJSON(rules []resolve.Rule) []ruleJSON {
+	list := []ruleJSON{}
+	for _, r := range rules {
+		j := ruleJSON{Path: r.Path, Kind: r.Kind.String(), Access: r.Access.Words()}
+		for _, why := range r.Reasons {
+			j.Reasons = append(j.Reasons, toValueJSON(why))
+		}
+		list = append(list, j)
+	}
+	return list
+}
+
+func showJSON(p *loader.Loaded, b *resolve.Boundary, h enforce.Host) boundaryJSON {
+	dir, _ := b.Dir()
+	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: p.Files, OS: b.OS(), PermitPath: b.PermitPath(), Dir: dir,
+		MinABI: floor(b), Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: b.ToMake(), Env: map[string]string{}, Skipped: []skippedJSON{}}
+	out.Guaranteed, out.AddedByHost, out.Open = guarantees(b, h)
+	for _, s := range b.Skipped() {
+		out.Skipped = append(out.Skipped, skippedJSON{toValueJSON(s.Value), s.Why})
+	}
+	for _, v := range b.Env() {
+		out.Env[v.Name] = v.Value
+	}
+	return out
+}
+
+// because says in one line who asked for a rule.
+func because(reasons []resolve.Value) string {
+	var parts []string
+	for i, v := range reasons {
+		if i == 2 && len(reasons) > 3 {
+			parts = append(parts, fmt.Sprintf("and %d more", len(reasons)-2))
+			break
+		}
+		parts = append(parts, valueText(v))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func valueText(v resolve.Value) string {
+	switch v.Origin.File {
+	case "runtime":
+		return "runtime read set"
+	case "command":
+		return v.Text
+	}
+	where := v.Origin.String()
+	if v.Text == "" || where == "" {
+		return v.Text + where
+	}
+	return where + " " + quote(v.Text)
+}
+
+func quote(s string) string { return `"` + s + `"` }
+
+func showPeople(out io.Writer, p *loader.Loaded, b *resolve.Boundary, h enforce.Host) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	dir, _ := b.Dir()
+	fmt.Fprintf(w, "profile\t%s\n", p.Name)
+	if p.Description != "" {
+		fmt.Fprintf(w, "description\t%s\n", p.Description)
+	}
+	for i, f := range p.Files {
+		fmt.Fprintf(w, "%s\t%s\n", []string{"files", ""}[min(i, 1)], f)
+	}
+	fmt.Fprintf(w, "permit path\t%s\n", b.PermitPath())
+	fmt.Fprintf(w, "starts in\t%s\n", dir)
+	fmt.Fprintf(w, "floor\t%s\n", floorText(b))
+	w.Flush()
+
+	groups := []struct {
+		title string
+		has   func(resolve.Access) bool
+	}{
+		{"read and write", func(a resolve.Access) bool { return a&(resolve.Write|resolve.Names) != 0 }},
+		{"read and execute", func(a resolve.Access) bool { return a.Has(resolve.Read | resolve.Execute) }},
+		{"read", func(a resolve.Access) bool { return a.Has(resolve.Read) }},
+		{"connect", func(a resolve.Access) bool { return a.Has(resolve.Connect) }},
+	}
+	rules := b.Rules()
+	for _, g := range groups {
+		var rest []resolve.Rule
+		title := "\n" + g.title + "\n"
+		for _, r := range rules {
+			if !g.has(r.Access) {
+				rest = append(rest, r)
+				continue
+			}
+			io.WriteString(w, title)
+			title = ""
+			kind := ""
+			if r.Kind != resolve.Directory {
+				kind = r.Kind.String()
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", r.Path, kind, because(r.Reasons))
+		}
+		rules = rest
+		w.Flush()
+	}
+	section := func(title string, lines []string) {
+		if len(lines) > 0 {
+			fmt.Fprintf(out, "\n%s\n  %s\n", title, strings.Join(lines, "\n  "))
+		}
+	}
+	var lines []string
+	for _, r := range b.Covered() {
+		if !r.FromHost() {
+			lines = append(lines, r.Path+"  "+because(r.Reasons))
+		}
+	}
+	section("granted by a wider rule already", lines)
+	lines = nil
+	for _, s := range b.Skipped() {
+		lines = append(lines, valueText(s.Value)+": "+s.Why)
+	}
+	section("left out on this host", lines)
+	section("made before the start where missing, mode 0700", b.ToMake())
+	lines = nil
+	for _, v := range b.Env() {
+		lines = append(lines, v.Name+"="+v.Value)
+	}
+	section("added to the environment", lines)
+	promised, added, open := guarantees(b, h)
+	section(fmt.Sprintf("held on every host that this profile starts on (Landlock ABI %d or newer)", floor(b)), promised)
+	if h.Used > 0 {
+		section(fmt.Sprintf("added by this host (ABI %d)", h.Used), added)
+	}
+	section("not confined here", append(open, "metadata: chmod, chown, utimes and setxattr work on every file of the user"))
+	return nil
+}
+
+func floorText(b *resolve.Boundary) string {
+	if m := b.MinABI(); m.N > 0 {
+		return fmt.Sprintf("Landlock ABI %d, %s", m.N, m.Origin)
+	}
+	return fmt.Sprintf("Landlock ABI %d, the default", enforce.DefaultFloor)
+}
