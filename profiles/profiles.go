@@ -97,7 +97,7 @@ func parse(name, file string, data []byte, own ...string) (*Profile, error) {
 	return p, nil
 }
 
-const nameRule = `small letters, digits, ".", "_" and "-", a letter or digit first, at most 64`
+const nameRule = "small letters, digits, . - and _, at most 64, beginning with a letter or digit"
 
 // extends judges the spelling of parents; whether they exist is for the loader.
 func extends(list []resolve.Value) (problems resolve.Refusals) {
@@ -119,13 +119,14 @@ func extends(list []resolve.Value) (problems resolve.Refusals) {
 	return problems
 }
 
-// Merge lays p over its parents, in their order, and its drop-ins over p, by the
+// Merge lays p over what it extends, in order, and its drop-ins over p, by the
 // rules of [resolve.Policy.Merge]: lists join, scalars replace, a floor never sinks.
 //
-// A parent counts as what it is by itself: it is merged over its own parents
-// before it comes here. Name, file and extends of the result are those of p; parents
-// pass no description on, a drop-in that has one replaces it. The arguments stay as
-// they are, so that profiles can share a parent, and must not be changed afterwards.
+// parents are all that comes before p: for a profile with grandparents also those,
+// each once, parents before children and each followed by its drop-ins. Name, file and
+// extends of the result are those of p. Parents pass no description on; a drop-in
+// that has one replaces it. The arguments stay as they are, so that profiles can share a
+// parent; they must not be changed afterwards, the result shares memory with them.
 func Merge(parents []*Profile, p *Profile, dropIns []*Profile) *Profile {
 	merged := &Profile{Name: p.Name, File: p.File, Description: p.Description, Extends: p.Extends}
 	for _, parent := range parents {
