@@ -166,8 +166,8 @@ func (rs Refusals) Err() error {
 		if c := strings.Compare(a.Origin.File, b.Origin.File); c != 0 {
 			return c
 		}
-		if a.Origin.Line == 0 || b.Origin.Line == 0 {
-			return 0
+		if (a.Origin.Line == 0) != (b.Origin.Line == 0) {
+			return b.Origin.Line - a.Origin.Line
 		}
 		return a.Origin.Line - b.Origin.Line
 	})

@@ -52,6 +52,9 @@ func Resolve(p *Policy, f *Facts, r Request) (*Boundary, error) {
 	if f.OS == "darwin" && p.Common.MinABI.N > 0 {
 		s.refuse(MinABINotApplicable, "min_abi", "nothing on macOS can check a Landlock floor", p.Common.MinABI.Origin, nil, "write it in [linux], where it does not concern macOS")
 	}
+	if v, uses := p.UsesCwd(); uses && f.Cwd != "" {
+		s.literal(Value{Text: f.Cwd, Origin: v.Origin}) // it is written out for other processes
+	}
 	s.permitPath(k.PermitPath)
 	for _, v := range k.PermitExtraSubpaths {
 		s.readWrite(v)
@@ -187,6 +190,9 @@ func badName(path string) string {
 	if strings.ContainsFunc(path, unprintable) {
 		return "contains a control character"
 	}
+	if strings.Contains(path, "${") {
+		return "contains ${, which means a fact in a profile"
+	}
 	return ""
 }
 
@@ -292,6 +298,9 @@ func (s *resolver) permitPath(v Value) {
 		return
 	case given != "":
 		v = Value{Text: given, Origin: Origin{Key: "--permit-path"}}
+		if !s.literal(v) {
+			return
+		}
 	}
 	t := s.locate(v, false)
 	if t == nil || !s.kind(v, t, Directory) || s.isRoot(v, t) {
@@ -301,6 +310,20 @@ func (s *resolver) permitPath(v Value) {
 	s.grant(r, v)
 	s.trails[t.Real] = t
 	s.permit, s.b.permit = r, t.Real
+}
+
+// literal refuses a path of the command line that would not be taken as it
+// stands: there, a shell has put in whatever was meant.
+func (s *resolver) literal(v Value) bool {
+	if !strings.HasPrefix(v.Text, "/") {
+		s.refuse(PathRelative, v.Text, "is not an absolute path", v.Origin, nil)
+		return false
+	}
+	if why := badName(v.Text); why != "" {
+		s.refuse(PathEncoding, v.Text, why, v.Origin, nil)
+		return false
+	}
+	return true
 }
 
 func permitFixed(given string, has Value) *Refusal {
@@ -419,8 +442,12 @@ func (s *resolver) workingDir() {
 		return
 	}
 	o := Origin{Key: "--cd"}
-	t := s.locate(Value{Text: s.request.Dir, Origin: o}, false)
-	if t == nil || !s.kind(Value{Text: s.request.Dir, Origin: o}, t, Directory) {
+	v := Value{Text: s.request.Dir, Origin: o}
+	if !s.literal(v) {
+		return
+	}
+	t := s.locate(v, false)
+	if t == nil || !s.kind(v, t, Directory) {
 		return
 	}
 	for _, r := range s.rules {

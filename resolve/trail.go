@@ -100,6 +100,9 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 	if path == "" || path[0] != '/' {
 		return t, syscall.ENOENT
 	}
+	if strings.Contains(path, "\x00") {
+		return t, syscall.EINVAL // no path can say it
+	}
 	if len(path) >= maxPath {
 		return t, syscall.ENAMETOOLONG
 	}

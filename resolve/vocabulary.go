@@ -420,7 +420,7 @@ func typeName(v any) string {
 	case int64:
 		return "a number"
 	case float64:
-		return "a number with a fraction"
+		return "a number that is not whole, or too large"
 	case []any, []map[string]any:
 		return "a list"
 	case map[string]any:

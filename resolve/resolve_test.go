@@ -1,0 +1,485 @@
+package resolve
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// host is a fixture: a directory tree and the facts of a user in it.
+//
+//	in/ in/a/ in/f      the permit path
+//	out/ out/f          what lies beside it
+//	home/ tmp/ bin/     facts
+//	cfg/p.toml          a profile directory
+type host struct {
+	*testing.T
+	R string
+	f *Facts
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	r, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t, r, &Facts{OS: "linux", UID: os.Getuid(), Home: r + "/home", TmpRoot: r + "/tmp", Cwd: r + "/in",
+		ConfigHome: r + "/home/.config", Env: []string{"PATH=" + r + "/bin:/usr/bin:/bin", "HOME=" + r + "/home", "EMPTY=", "A=1", "A=2"}}}
+	for _, d := range []string{"in/a", "out", "home", "bin", "cfg"} {
+		h.mkdir(d, 0o755)
+	}
+	h.mkdir("tmp", 0o700)
+	for _, f := range []string{"in/f", "out/f", "cfg/p.toml"} {
+		h.file(f, "x", 0o644)
+	}
+	return h
+}
+
+func (h *host) mkdir(name string, mode os.FileMode) {
+	h.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Join(h.R, name), 0o755), os.Chmod(filepath.Join(h.R, name), mode)); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *host) file(name, content string, mode os.FileMode) string {
+	h.Helper()
+	path := filepath.Join(h.R, name)
+	if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode)); err != nil {
+		h.Fatal(err)
+	}
+	return path
+}
+
+func (h *host) symlink(target, name string) {
+	h.Helper()
+	if err := os.Symlink(target, filepath.Join(h.R, name)); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// resolve resolves a policy that is written in JSON with R for the fixture.
+func (h *host) resolve(policy string, r Request) (*Boundary, error) {
+	h.Helper()
+	p, err := DecodePolicy([]byte(strings.ReplaceAll(policy, "$R", h.R)))
+	if err != nil {
+		return nil, err
+	}
+	return Resolve(p, h.f, r)
+}
+
+func (h *host) mustResolve(policy string, r Request) *Boundary {
+	h.Helper()
+	b, err := h.resolve(policy, r)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return b
+}
+
+// access is what the boundary's own rule at a path grants.
+func (h *host) access(b *Boundary, path string) Access {
+	for _, r := range b.Rules() {
+		if r.Path == strings.ReplaceAll(path, "$R", h.R) {
+			return r.Access
+		}
+	}
+	return 0
+}
+
+func TestResolveRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name, policy string
+		request      Request
+		setup        func(*host)
+		want         Code
+		detail       string // part of the message
+	}{
+		{"no permit path", `{}`, Request{}, nil, PermitMissing, "--permit-path"},
+		{"permit path missing", `{"permit_path":"$R/nope"}`, Request{}, nil, PathMissing, "/nope does not exist"},
+		{"dotdot through a missing directory", `{"permit_path":"$R/nope/../out"}`, Request{}, nil, PathMissing, "/nope"},
+		{"glob", `{"permit_path":"$R/in/**"}`, Request{}, nil, PathMissing, "globs"},
+		{"permit path is a file", `{"permit_path":"$R/in/f"}`, Request{}, nil, PathNotDirectory, "regular file"},
+		{"permit path is a device", `{"permit_path":"/dev/null"}`, Request{}, nil, PathNotDirectory, "device"},
+		{"permit path is a FIFO", `{"permit_path":"$R/fifo"}`, Request{}, func(h *host) { mkfifo(h, "fifo") }, PathNotDirectory, "FIFO"},
+		{"below a file", `{"permit_path":"$R/in/f/x"}`, Request{}, nil, PathNotDirectory, "/in/f is not a directory"},
+		{"dangling symlink", `{"permit_path":"$R/l"}`, Request{}, func(h *host) { h.symlink("nowhere", "l") }, PathMissing, "nowhere"},
+		{"symlink loop", `{"permit_path":"$R/l"}`, Request{}, func(h *host) { h.symlink("l", "l") }, PathLoop, "40 symlinks"},
+		{"root", `{"permit_path":"/"}`, Request{}, nil, PermitRoot, "root directory"},
+		{"root by another spelling", `{"permit_path":"$R/../../../../../../../../.."}`, Request{}, nil, PermitRoot, ""},
+		{"root as extra", `{"permit_path":"$R/in","permit_extra_subpaths":["/"]}`, Request{}, nil, PermitRoot, ""},
+		{"root by symlink", `{"permit_path":"$R/l"}`, Request{}, func(h *host) { h.symlink("/", "l") }, PermitRoot, ""},
+		{"name that is not UTF-8", `{"permit_path":"$R/l"}`, Request{}, func(h *host) { h.mkdir("in\xff", 0o755); h.symlink("in\xff", "l") }, PathEncoding, "UTF-8"},
+		{"name with a newline", `{"permit_path":"$R/l"}`, Request{}, func(h *host) { h.mkdir("in\nx", 0o755); h.symlink("in\nx", "l") }, PathEncoding, "control"},
+		{"name with a fact in it", `{"permit_path":"$R/l"}`, Request{}, func(h *host) { h.mkdir("${home}", 0o755); h.symlink("${home}", "l") }, PathEncoding, "fact"},
+		{"--permit-path is taken as it stands", `{}`, Request{PermitPath: "/${home}"}, nil, PathEncoding, "fact"},
+		{"--permit-path has no marker", `{}`, Request{PermitPath: "-/tmp"}, nil, PathRelative, ""},
+		{"two permit paths", `{"permit_path":"$R/in"}`, Request{PermitPath: "/tmp"}, nil, PermitFixed, "leave --permit-path out"},
+		{"one of two extras missing", `{"permit_path":"$R/in","permit_extra_subpaths":["$R/out","$R/nope"]}`, Request{}, nil, PathMissing, "nope"},
+		{"fact unset", `{"permit_path":"${runtime_dir}"}`, Request{}, nil, FactUnset, "runtime_dir"},
+		{"variable unset", `{"permit_path":"${env:NOPE}"}`, Request{}, nil, FactUnset, "set NOPE"},
+		{"variable empty", `{"permit_path":"${env:EMPTY}"}`, Request{}, nil, FactUnset, "EMPTY"},
+		{"variable relative", `{"permit_path":"${env:A}/x"}`, Request{}, nil, PathRelative, `"1/x"`},
+		{"home unset", `{"permit_path":"~/x"}`, Request{}, func(h *host) { h.f.Home = "" }, FactUnset, "home"},
+		{"file as directory", `{"permit_path":"$R/in","permit_extra_subpaths":["$R/out/f"]}`, Request{}, nil, PathNotDirectory, "permit_files"},
+		{"directory as file", `{"permit_path":"$R/in","permit_files":["$R/out"]}`, Request{}, nil, PathNotFile, "permit_extra_subpaths"},
+		{"file as socket", `{"permit_path":"$R/in","unix_sockets":["$R/out/f"]}`, Request{}, nil, PathNotSocket, ""},
+		{"FIFO as read path", `{"permit_path":"$R/in","read_paths":["$R/fifo"]}`, Request{}, func(h *host) { mkfifo(h, "fifo") }, PathNotFile, "FIFO"},
+		{"plus, two levels", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/x/y"]}`, Request{}, nil, PathMissing, "one level"},
+		{"plus through a dangling link", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/l"]}`, Request{}, func(h *host) { h.symlink("out/new", "l") }, PathMissing, "symlink"},
+		{"plus on a file", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/out/f"]}`, Request{}, nil, PathNotDirectory, ""},
+		{"plus on a directory for all", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/out"]}`, Request{}, func(h *host) { h.mkdir("out", 0o777) }, ScratchUnfit, "written by others"},
+		{"self-widening: contains the profile directory", `{"permit_path":"$R"}`, Request{}, nil, SelfWidening, "a searched profile directory"},
+		{"self-widening: is the profile directory", `{"permit_path":"$R/cfg"}`, Request{}, nil, SelfWidening, "is"},
+		{"self-widening: lies in the profile directory", `{"permit_path":"$R/cfg/p.d"}`, Request{}, func(h *host) { h.mkdir("cfg/p.d", 0o755) }, SelfWidening, "lies in"},
+		{"self-widening: by symlink", `{"permit_path":"$R/l"}`, Request{}, func(h *host) { h.symlink("cfg", "l") }, SelfWidening, ""},
+		{"self-widening: a link on the way to the profile", `{"permit_path":"$R/out"}`, Request{Protected: []Protected{{"$R/q.toml", "a profile"}}},
+			func(h *host) { h.symlink("../cfg/p.toml", "out/hop"); h.symlink("out/hop", "q.toml") }, SelfWidening, "on the way"},
+		{"self-widening: a directory that does not exist yet", `{"permit_path":"$R/home"}`, Request{Protected: []Protected{{"$R/home/.config/confinectl/profiles", "the profile directory"}}}, nil, SelfWidening, ""},
+		{"self-widening: a directory to be made", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/home/.config"]}`, Request{Protected: []Protected{{"$R/home/.config/confinectl", "the profile directory"}}}, nil, SelfWidening, "would contain"},
+		{"self-widening: the file itself", `{"permit_path":"$R/in","permit_files":["$R/cfg/p.toml"]}`, Request{}, nil, SelfWidening, ""},
+		{"cd outside", `{"permit_path":"$R/in"}`, Request{Dir: "$R/out"}, nil, CdOutside, "grants"},
+		{"cd to a part of the runtime set", `{"permit_path":"$R/in"}`, Request{Dir: "/usr"}, nil, CdOutside, ""},
+		{"cd to a file", `{"permit_path":"$R/in"}`, Request{Dir: "$R/in/f"}, nil, PathNotDirectory, ""},
+		{"cd missing", `{"permit_path":"$R/in"}`, Request{Dir: "$R/in/nope"}, nil, PathMissing, ""},
+		{"temp root missing", `{"permit_path":"$R/in","name":"p","private_tmp":true}`, Request{}, func(h *host) { h.f.TmpRoot = h.R + "/nope" }, ScratchUnresolved, "TMPDIR"},
+		{"temp root relative", `{"permit_path":"$R/in","name":"p","private_tmp":true}`, Request{}, func(h *host) { h.f.TmpRoot = "tmp" }, ScratchUnresolved, "absolute"},
+		{"temp root a file", `{"permit_path":"$R/in","agent_scratch":{"agent":"x","provision":true}}`, Request{}, func(h *host) { h.f.TmpRoot = h.R + "/in/f" }, ScratchUnresolved, "not a directory"},
+		{"temp root for all and not sticky", `{"permit_path":"$R/in","agent_scratch":{"agent":"x","provision":true}}`, Request{}, func(h *host) { h.mkdir("tmp", 0o777) }, ScratchUnfit, "sticky"},
+		{"private_tmp without a name", `{"permit_path":"$R/in","private_tmp":true}`, Request{}, nil, PolicyValue, "no name"},
+		{"scratch is a symlink", `{"permit_path":"$R/in","agent_scratch":{"agent":"x","provision":true}}`, Request{}, func(h *host) { h.symlink("../out", "tmp/x-"+h.uid()) }, ScratchUnfit, "symlink"},
+		{"scratch is a file", `{"permit_path":"$R/in","agent_scratch":{"agent":"x","provision":true}}`, Request{}, func(h *host) { h.file("tmp/x-"+h.uid(), "", 0o600) }, ScratchUnfit, "regular file"},
+		{"scratch is loose", `{"permit_path":"$R/in","agent_scratch":{"agent":"x","provision":true}}`, Request{}, func(h *host) { h.mkdir("tmp/x-"+h.uid(), 0o720) }, ScratchUnfit, "0720"},
+		{"private tmp is loose", `{"permit_path":"$R/in","name":"p","private_tmp":true}`, Request{}, func(h *host) { h.mkdir("tmp/confinectl-"+h.uid(), 0o777) }, ScratchUnfit, "written by others"},
+		{"private tmp is a symlink", `{"permit_path":"$R/in","name":"p","private_tmp":true}`, Request{}, func(h *host) {
+			h.mkdir("tmp/confinectl-"+h.uid(), 0o700)
+			h.symlink("../../out", "tmp/confinectl-"+h.uid()+"/p")
+		}, ScratchUnfit, "symlink"},
+		{"set_env with a fact of its own that is not there", `{"permit_path":"$R/in","set_env":{"X":"${private_tmp}"}}`, Request{}, nil, FactUnset, "does not have private_tmp"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHost(t)
+			if tt.setup != nil {
+				tt.setup(h)
+			}
+			r := tt.request
+			r.Dir = strings.ReplaceAll(r.Dir, "$R", h.R)
+			r.Protected = append(slices.Clone(r.Protected), Protected{"$R/cfg", "a searched profile directory"}, Protected{"$R/cfg/p.toml", "a profile"})
+			for i := range r.Protected {
+				r.Protected[i].Path = strings.ReplaceAll(r.Protected[i].Path, "$R", h.R)
+			}
+			before := h.tree()
+			b, err := h.resolve(tt.policy, r)
+			var list Refusals
+			if b != nil || !errors.As(err, &list) || len(list) != 1 || list[0].Code != tt.want {
+				t.Fatalf("got %v, %v; want only %s", b, err, tt.want)
+			}
+			all := err.Error() + " " + strings.Join(list[0].Hints, " ")
+			if !strings.Contains(all, tt.detail) || strings.Contains(err.Error(), "BUG") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("message %q does not say %q in one line", all, tt.detail)
+			}
+			if diff := cmp.Diff(before, h.tree()); diff != "" {
+				t.Errorf("a refusal left something behind:\n%s", diff)
+			}
+		})
+	}
+}
+
+func (h *host) uid() string { return strconv.Itoa(h.f.UID) }
+
+func mkfifo(h *host, name string) {
+	if err := syscall.Mkfifo(filepath.Join(h.R, name), 0o644); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *host) tree() (names []string) {
+	filepath.WalkDir(h.R, func(path string, _ os.DirEntry, _ error) error { names = append(names, path); return nil })
+	return names
+}
+
+// All problems of a policy come at once, each with its own subject.
+func TestResolveReportsEveryProblem(t *testing.T) {
+	h := newHost(t)
+	_, err := h.resolve(`{"permit_path":"$R/nope","permit_extra_subpaths":["$R/out/f"],"read_paths":["${env:NOPE}"],"permit_files":["$R/out"]}`, Request{Dir: "/nope"})
+	for _, code := range []Code{PathMissing, PathNotDirectory, FactUnset, PathNotFile} {
+		if !errors.Is(err, code) {
+			t.Errorf("%s is missing in\n%v", code, err)
+		}
+	}
+	if list := err.(Refusals); len(list) != 5 {
+		t.Errorf("got %d refusals, want 5:\n%v", len(list), err)
+	}
+}
+
+func TestResolveGrants(t *testing.T) {
+	h := newHost(t)
+	h.symlink("in", "l")
+	h.symlink("../out/f", "in/lf")
+	h.f.Env = append(h.f.Env, "OUT="+h.R+"/out")
+	b := h.mustResolve(`{"name":"p","permit_path":"$R/l","read_paths":["${env:OUT}","-$R/nope","-${env:NOPE}/x","-$R/in/f/x","$R/in/a"],"permit_files":["$R/in/lf"],"private_tmp":true,
+		"permit_extra_subpaths":["+~/made","$R/in/../home/../in/a"],"set_env":{"A":"${private_tmp}/x","Z":""}}`, Request{Command: []string{"sh"}})
+	for path, want := range map[string]Access{
+		"$R/in": ReadWrite, "$R/out": Read | Execute, "$R/out/f": Read | Write, "$R/home/made": ReadWrite, "$R/tmp/confinectl-" + h.uid() + "/p": ReadWrite,
+		"$R/in/a":   0, // covered by the permit path
+		"/dev/null": Read | Write,
+	} {
+		if got := h.access(b, path); got != want {
+			t.Errorf("%s: access %q, want %q", path, got, want)
+		}
+	}
+	if b.PermitPath() != h.R+"/in" {
+		t.Errorf("permit path %s", b.PermitPath())
+	}
+	if dir, _ := b.Dir(); dir != h.R+"/in" {
+		t.Errorf("working directory %s", dir)
+	}
+	if n := len(b.Skipped()); n != 3 {
+		t.Errorf("%d entries skipped, want 3: %v", n, b.Skipped())
+	}
+	if diff := cmp.Diff([]string{h.R + "/tmp/confinectl-" + h.uid(), h.R + "/home/made", h.R + "/tmp/confinectl-" + h.uid() + "/p"}, b.ToMake()); diff != "" {
+		t.Error(diff)
+	}
+	tmp := h.R + "/tmp/confinectl-" + h.uid() + "/p"
+	wantEnv := []string{h.f.Env[0], h.f.Env[1], "EMPTY=", "A=" + tmp + "/x", "A=" + tmp + "/x", "OUT=" + h.R + "/out", "TMPDIR=" + tmp, "Z="}
+	if diff := cmp.Diff(wantEnv, b.Environ()); diff != "" {
+		t.Error(diff)
+	}
+	for _, r := range b.Rules() {
+		if r.ID == (FileID{}) && !r.Make {
+			t.Errorf("%s has no identity", r.Path)
+		}
+		if len(r.Reasons) == 0 {
+			t.Errorf("%s has no reason", r.Path)
+		}
+	}
+}
+
+// Rules come in one order, one a path, and resolving twice gives the same.
+func TestResolveIsDeterministic(t *testing.T) {
+	h := newHost(t)
+	const policy = `{"permit_path":"$R/in","read_paths":["$R/out","$R/out/f","$R/out/../out"],"permit_extra_subpaths":["$R/home"]}`
+	first := h.mustResolve(policy, Request{})
+	for range 20 {
+		if diff := cmp.Diff(first.Rules(), h.mustResolve(policy, Request{}).Rules()); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	paths := []string{}
+	for _, r := range first.Rules() {
+		paths = append(paths, r.Path)
+	}
+	if !slices.IsSorted(paths) || len(slices.Compact(slices.Clone(paths))) != len(paths) {
+		t.Errorf("not sorted, or a path twice: %v", paths)
+	}
+}
+
+// The zero Boundary, and a Policy that says nothing, permit nothing.
+func TestZeroPermitsNothing(t *testing.T) {
+	var b Boundary
+	if len(b.Rules()) != 0 || b.Command() != nil || b.OS() != "" {
+		t.Error("the zero Boundary is not empty")
+	}
+	if _, err := Resolve(&Policy{}, &Facts{OS: "linux"}, Request{}); !errors.Is(err, PermitMissing) {
+		t.Errorf("the zero Policy: %v", err)
+	}
+}
+
+func TestRuntimeNone(t *testing.T) {
+	h := newHost(t)
+	b := h.mustResolve(`{"permit_path":"$R/in","runtime":"none"}`, Request{})
+	if n := len(b.Rules()); n != 1 {
+		t.Errorf("%d rules, want the permit path alone: %v", n, b.Rules())
+	}
+}
+
+func TestRuntimeForRootAndUsers(t *testing.T) {
+	h := newHost(t)
+	const policy = `{"permit_path":"$R/in"}`
+	h.f.UID = 0
+	if a := h.access(h.mustResolve(policy, Request{}), "/etc"); a != 0 {
+		t.Errorf("root gets %q on /etc", a)
+	}
+	h.f.UID = 1000
+	if a := h.access(h.mustResolve(policy, Request{}), "/etc"); a != Read {
+		t.Errorf("an ordinary user gets %q on /etc, want read", a)
+	}
+	if h.access(h.mustResolve(policy, Request{}), "/dev/ptmx") != 0 {
+		t.Error("ptmx without pty")
+	}
+	if a := h.access(h.mustResolve(`{"permit_path":"$R/in","pty":true}`, Request{}), "/dev/ptmx"); a != Read|Write|Ioctl {
+		t.Errorf("pty = true gives %q on /dev/ptmx", a)
+	}
+}
+
+// Where confinectl exported the private directory as TMPDIR already, a second
+// start of the same profile uses it as it is, and another profile makes its own inside.
+func TestPrivateTmpTwice(t *testing.T) {
+	h := newHost(t)
+	const policy = `{"name":"p","permit_path":"$R/in","private_tmp":true}`
+	first := h.mustResolve(policy, Request{}).ToMake()
+	for _, d := range first {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.f.TmpRoot = first[1]
+	if diff := cmp.Diff(first, h.mustResolve(policy, Request{}).ToMake()); diff != "" {
+		t.Error(diff)
+	}
+	if got := h.mustResolve(strings.Replace(policy, `"p"`, `"q"`, 1), Request{}).ToMake(); got[1] != first[1]+"/confinectl-"+h.uid()+"/q" {
+		t.Errorf("another profile inside: %v", got)
+	}
+}
+
+func TestScratchWithoutProvision(t *testing.T) {
+	h := newHost(t)
+	b := h.mustResolve(`{"permit_path":"$R/in","agent_scratch":{"agent":"claude"}}`, Request{})
+	for _, r := range b.Rules() {
+		if strings.HasSuffix(r.Path, "/tmp/claude-"+h.uid()) {
+			if !r.Unprovisioned || r.Make {
+				t.Errorf("the rule is %+v", r)
+			}
+			return
+		}
+	}
+	t.Error("no rule for the scratch directory")
+}
+
+func TestCommand(t *testing.T) {
+	h := newHost(t)
+	elf := "/bin/sh"
+	if real, err := filepath.EvalSymlinks(elf); err != nil {
+		t.Fatal(err)
+	} else {
+		elf = real
+	}
+	data, err := os.ReadFile(elf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.file("bin/prog", string(data), 0o755)
+	h.symlink("prog", "bin/alias")
+	h.file("bin/script", "#!"+h.R+"/bin/prog -e\n", 0o755)
+	h.symlink("script", "bin/other-name")
+	h.file("bin/envscript", "#!/usr/bin/env -S A=1 prog --x\n", 0o755)
+	h.file("bin/broken", "#!/nope/interpreter\n", 0o755)
+	h.file("bin/noexec", "x", 0o644)
+	h.file("in/noexec", "x", 0o644)
+	h.file("bin/rec", "#!"+h.R+"/bin/rec\n", 0o755)
+	for _, tt := range []struct {
+		typed, path, missing, doubt string
+		grants                      []string
+	}{
+		{"prog", "$R/bin/prog", "", "", []string{"$R/bin/prog"}},
+		{"alias", "$R/bin/prog", "", "", []string{"$R/bin/prog"}},
+		{"./../bin/prog", "$R/bin/prog", "", "", []string{"$R/bin/prog"}},
+		{"script", "$R/bin/script", "", "", []string{"$R/bin/script", "$R/bin/prog"}},
+		{"other-name", "$R/bin/other-name", "", "", []string{"$R/bin/script", "$R/bin/prog"}},
+		{"envscript", "$R/bin/envscript", "", "", []string{"$R/bin/envscript", "$R/bin/prog"}},
+		{"broken", "$R/bin/broken", "", "its interpreter /nope/interpreter does not exist", []string{"$R/bin/broken"}},
+		{"noexec", "$R/bin/noexec", "", "is not executable", nil},
+		{"rec", "$R/bin/rec", "", "deep", nil},
+		{"nosuch-command-xyz", "", "not found in PATH", "", nil},
+		{"", "", "empty string", "", nil},
+		{"/nope/x", "", "no such file", "", nil},
+		{"$R/in/f/x", "", "no such file", "", nil},
+		{"$R/in", "$R/in", "", "is a directory", nil},
+	} {
+		t.Run(tt.typed, func(t *testing.T) {
+			typed := strings.ReplaceAll(tt.typed, "$R", h.R)
+			b := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{typed, "arg"}})
+			c := b.Command()
+			if c.Path != strings.ReplaceAll(tt.path, "$R", h.R) {
+				t.Errorf("path %q", c.Path)
+			}
+			if !strings.Contains(c.Missing, tt.missing) || (c.Missing == "") != (tt.missing == "") {
+				t.Errorf("missing %q, want %q", c.Missing, tt.missing)
+			}
+			if !strings.Contains(c.Doubt, tt.doubt) || (c.Doubt == "") != (tt.doubt == "") {
+				t.Errorf("doubt %q, want %q", c.Doubt, tt.doubt)
+			}
+			for _, g := range tt.grants {
+				if a := h.access(b, g); a != Read|Execute {
+					t.Errorf("%s: access %q", g, a)
+				}
+			}
+			if diff := cmp.Diff([]string{typed, "arg"}, c.Argv); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	t.Run("the ELF interpreter is granted where the runtime set is not", func(t *testing.T) {
+		b := h.mustResolve(`{"permit_path":"$R/in","runtime":"none"}`, Request{Command: []string{"prog"}})
+		if len(b.Rules()) != 3 {
+			t.Errorf("want the permit path, the program and its loader: %v", b.Rules())
+		}
+	})
+	t.Run("PATH unset means what execvp takes", func(t *testing.T) {
+		h.f.Env = nil
+		if c := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{"sh"}}).Command(); c.Path != elf {
+			t.Errorf("sh is %q", c.Path)
+		}
+		h.f.Env = []string{"PATH="}
+		if c := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{"noexec"}}).Command(); c.Path != h.R+"/in/noexec" {
+			t.Errorf("an empty PATH means the working directory: %q", c.Path)
+		}
+	})
+}
+
+func TestExplain(t *testing.T) {
+	h := newHost(t)
+	h.symlink("../out/f", "in/l")
+	b := h.mustResolve(`{"permit_path":"$R/in","read_paths":["$R/out"]}`, Request{})
+	for path, want := range map[string][3]bool{ // read, write, execute
+		"$R/in/f": {true, true, true}, "$R/in/new/er": {true, true, true}, "$R/in/l": {true, false, true}, "$R/out/f": {true, false, true},
+		"$R/home": {}, "$R/in-evil": {}, "$R": {}, "/": {},
+	} {
+		e, err := b.Explain(strings.ReplaceAll(path, "$R", h.R))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]bool{e.By(Read) != nil, e.By(Write) != nil, e.By(Execute) != nil}; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+	if _, err := b.Explain("in"); !errors.Is(err, PathRelative) {
+		t.Errorf("a relative path: %v", err)
+	}
+}
+
+// A policy for another process on this host has no ${cwd} left.
+func TestPortablePolicy(t *testing.T) {
+	h := newHost(t)
+	b := h.mustResolve(`{"permit_path":"${cwd}","read_paths":["-${cwd}/x"],"set_env":{"A":"${cwd}"}}`, Request{})
+	if v, uses := b.Policy().UsesCwd(); uses {
+		t.Errorf("%v still uses it", v)
+	}
+	if got := string(EncodePolicy(b.Policy())); got != strings.ReplaceAll(`{"permit_path":"$R/in","read_paths":["-$R/in/x"],"set_env":{"A":"$R/in"}}`+"\n", "$R", h.R) {
+		t.Error(got)
+	}
+}
+
+func TestMinABI(t *testing.T) {
+	h := newHost(t)
+	const policy = `{"permit_path":"$R/in","min_abi":4,"linux":{"min_abi":6}}`
+	if b := h.mustResolve(policy, Request{}); b.MinABI().N != 6 {
+		t.Errorf("floor %d, want the higher", b.MinABI().N)
+	}
+	if b := h.mustResolve(`{"permit_path":"$R/in","min_abi":6,"linux":{"min_abi":4}}`, Request{}); b.MinABI().N != 6 {
+		t.Errorf("floor %d: it sank", b.MinABI().N)
+	}
+	h.f.OS = "darwin"
+	if _, err := h.resolve(policy, Request{}); !errors.Is(err, MinABINotApplicable) {
+		t.Errorf("min_abi on macOS: %v", err)
+	}
+	h.mustResolve(`{"permit_path":"$R/in","linux":{"min_abi":6}}`, Request{})
+}
