@@ -1,0 +1,330 @@
+//go:build agents
+
+package agents
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// scratch holds the seats and the program under test. Not in /tmp, because a home
+// directory is not there either, and Codex for one takes offence; and not deep,
+// because sockets are made in it, whose paths may have 107 bytes.
+var scratch string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	syscall.Umask(0o022)
+	var err error
+	if scratch, err = os.MkdirTemp("/var/tmp", "cta-"); err == nil {
+		err = os.Chmod(scratch, 0o755)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	if os.Getenv("CONFINECTL_TEST_AGENTS_KEEP") == "" {
+		os.RemoveAll(scratch)
+	} else {
+		fmt.Println("kept:", scratch)
+	}
+	printTable()
+	os.Exit(status)
+}
+
+// fakeKey is a credential that no service would take for one.
+const fakeKey = "sk-fake-0000-not-a-credential"
+
+// prompt makes the stand-in call the shell tool.
+const prompt = "Please run the probe. " + marker
+
+// An agent is one of the programs, and how it is made to do what the tests
+// need: its settings for a model on loopback, its way of taking one prompt.
+type agent struct {
+	name    string
+	profile string
+	setup   func(s *seat)
+	prompt  []string
+	// start is the command for a first interactive start, and screen
+	// what its first screen shows.
+	start  []string
+	screen *regexp.Regexp
+}
+
+var agents = []agent{
+	{
+		name: "claude", profile: "claude-cli",
+		setup: func(s *seat) {
+			s.setenv("ANTHROPIC_BASE_URL="+s.model.URL, "ANTHROPIC_API_KEY="+fakeKey)
+			// A home directory in which it was welcomed once: the welcome itself
+			// wants to reach its maker and ends where it cannot.
+			s.write(filepath.Join(s.home, ".claude.json"), `{"hasCompletedOnboarding": true, "theme": "dark"}`)
+		},
+		prompt: []string{"claude", "-p", prompt, "--allowedTools", "Bash"},
+		start:  []string{"claude"},
+		screen: regexp.MustCompile(`Detected a custom API key|trust this folder|Do you trust`),
+	},
+	{
+		name: "codex", profile: "codex-cli",
+		setup: func(s *seat) {
+			s.setenv("STANDIN_KEY=" + fakeKey)
+			s.mkdir(filepath.Join(s.home, ".codex"))
+			s.write(filepath.Join(s.home, ".codex/config.toml"), `model = "standin"
+model_provider = "standin"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.standin]
+name = "standin"
+base_url = "`+s.model.URL+`/v1"
+env_key = "STANDIN_KEY"
+wire_api = "responses"
+`)
+		},
+		prompt: []string{"codex", "exec", "--skip-git-repo-check", "-s", "danger-full-access", prompt},
+		start:  []string{"codex", "--no-daemon", "-s", "danger-full-access"},
+		screen: regexp.MustCompile(`OpenAI Codex`),
+	},
+	{
+		name: "gemini", profile: "gemini-cli",
+		setup: func(s *seat) {
+			s.setenv("GOOGLE_GEMINI_BASE_URL="+s.model.URL, "GEMINI_API_KEY="+fakeKey, "GEMINI_CLI_TRUST_WORKSPACE=true")
+			s.mkdir(filepath.Join(s.home, ".gemini"))
+			s.write(filepath.Join(s.home, ".gemini/settings.json"), `{
+  "security": {"auth": {"selectedType": "gemini-api-key"}},
+  "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+  "privacy": {"usageStatisticsEnabled": false}
+}
+`)
+		},
+		prompt: []string{"gemini", "--yolo", "-p", prompt},
+		start:  []string{"gemini"},
+		screen: regexp.MustCompile(`Gemini CLI|Type your message`),
+	},
+	{
+		name: "opencode", profile: "opencode-cli",
+		setup: func(s *seat) {
+			// What its profile says has to be there.
+			for _, dir := range []string{".cache", ".config", ".local", ".local/share", ".local/state"} {
+				s.mkdir(filepath.Join(s.home, dir))
+			}
+			s.setenv(`OPENCODE_CONFIG_CONTENT={"model": "standin/standin", "small_model": "standin/standin", "share": "disabled", "autoupdate": false,
+  "permission": {"*": "allow", "external_directory": "allow"},
+  "provider": {"standin": {"npm": "@ai-sdk/openai-compatible", "name": "standin",
+    "options": {"baseURL": "` + s.model.URL + `/v1", "apiKey": "` + fakeKey + `"}, "models": {"standin": {"name": "standin"}}}}}`)
+		},
+		prompt: []string{"opencode", "run", prompt},
+		start:  []string{"opencode"},
+		screen: regexp.MustCompile(`Ask anything`),
+	},
+	{
+		name: "copilot", profile: "copilot-cli",
+		setup: func(s *seat) {
+			s.setenv("COPILOT_PROVIDER_BASE_URL="+s.model.URL+"/v1", "COPILOT_PROVIDER_API_KEY="+fakeKey, "COPILOT_MODEL=standin")
+		},
+		prompt: []string{"copilot", "-p", prompt, "--allow-all-tools", "--allow-all-paths"},
+		start:  []string{"copilot"},
+		screen: regexp.MustCompile(`(?i)GitHub Copilot|trust the files`),
+	},
+	{
+		name: "qwen", profile: "qwen-cli",
+		setup: func(s *seat) {
+			s.setenv("OPENAI_API_KEY="+fakeKey, "OPENAI_BASE_URL="+s.model.URL+"/v1", "OPENAI_MODEL=standin")
+			s.mkdir(filepath.Join(s.home, ".qwen"))
+			// The ripgrep in its package has no execute permission, and the first
+			// screen says EACCES with and without a boundary.
+			s.write(filepath.Join(s.home, ".qwen/settings.json"), `{
+  "tools": {"useRipgrep": false},
+  "security": {"auth": {"selectedType": "openai"}},
+  "general": {"enableAutoUpdate": false},
+  "privacy": {"usageStatisticsEnabled": false}
+}
+`)
+		},
+		prompt: []string{"qwen", "--yolo", "-p", prompt},
+		start:  []string{"qwen"},
+		screen: regexp.MustCompile(`Qwen Code|Type your message`),
+	},
+}
+
+func (s *seat) setenv(variables ...string) { s.env = append(s.env, variables...) }
+
+const (
+	promptLimit = 2 * time.Minute
+	startLimit  = 60 * time.Second
+)
+
+// TestAgents is the main job on real input. For each agent and each user:
+// the same runs unconfined and confined, in seats of their own.
+func TestAgents(t *testing.T) {
+	need(t, "npm", "tmux", "strace")
+	for _, a := range agents {
+		t.Run(a.name, func(t *testing.T) {
+			t.Run("root", func(t *testing.T) {
+				if os.Geteuid() != 0 {
+					t.Fatal("has to run as root, to try root as well as an ordinary user; the latter alone: -run '/.*/user'")
+				}
+				testAgent(t, a, user{name: "root"})
+			})
+			t.Run("user", func(t *testing.T) { testAgent(t, a, ordinary()) })
+		})
+	}
+}
+
+func testAgent(t *testing.T, a agent, u user) {
+	if passwd, err := os.ReadFile("/etc/passwd"); err != nil || !regexp.MustCompile(fmt.Sprintf(`(?m)^[^:]*:[^:]*:%d:`, u.uid)).Match(passwd) {
+		t.Fatalf("uid %d is not in /etc/passwd, and agents do not start without that: useradd -u %[1]d agent", u.uid)
+	}
+	row := newRow(a, u)
+	t.Run("version", func(t *testing.T) { testVersion(t, a, u, row) })
+	t.Run("interactive", func(t *testing.T) { testInteractive(t, a, u, row) })
+	t.Run("prompt", func(t *testing.T) { testPrompt(t, a, u, row) })
+}
+
+func (a agent) seat(t *testing.T, u user) *seat {
+	t.Helper()
+	s := newSeat(t, u)
+	a.setup(s)
+	return s
+}
+
+func testVersion(t *testing.T, a agent, u user, row *row) {
+	free, held := a.seat(t, u), a.seat(t, u)
+	want := free.run(promptLimit, a.name, "--version")
+	if want.status != 0 {
+		t.Fatalf("control: unconfined --version ends with %d:\n%s", want.status, want.out)
+	}
+	got := held.run(promptLimit, held.confined(a.profile, a.name, "--version")...)
+	row.version = fmt.Sprintf("%d", got.status)
+	if got.status != want.status || got.out != strings.ReplaceAll(want.out, free.base, held.base) {
+		t.Fatalf("--version ends with %d, unconfined with %d\n%s\nunconfined:\n%s", got.status, want.status, got.out, want.out)
+	}
+}
+
+// trouble is text that an agent shows when the boundary gets in its way.
+var trouble = regexp.MustCompile(`EACCES|EPERM|[Pp]ermission denied|[Pp]anic|Segmentation fault|` + regexp.QuoteMeta(ended))
+
+func testInteractive(t *testing.T, a agent, u user, row *row) {
+	row.interactive = "no"
+	free := a.seat(t, u)
+	shown := func(screen string) bool { return a.screen.MatchString(screen) || strings.Contains(screen, ended) }
+	if screen, _ := free.terminal(a.start...).wait(startLimit, shown); !a.screen.MatchString(screen) {
+		t.Fatalf("control: unconfined, the first screen does not show %s:\n%s", a.screen, screen)
+	}
+	free.killAll()
+
+	held := a.seat(t, u)
+	term := held.terminal(held.confined(a.profile, a.start...)...)
+	screen, _ := term.wait(startLimit, shown)
+	if !a.screen.MatchString(screen) {
+		t.Fatalf("the first screen does not show %s:\n%s", a.screen, screen)
+	}
+	time.Sleep(2 * time.Second) // a late crash would come now
+	if screen = term.screen(); trouble.MatchString(screen) {
+		t.Fatalf("trouble on the first screen:\n%s", screen)
+	}
+	row.interactive = "ok"
+}
+
+func testPrompt(t *testing.T, a agent, u user, row *row) {
+	free := a.seat(t, u)
+	want := free.traced(a.prompt...)
+	if want.timedOut {
+		t.Fatalf("control: unconfined, the prompt never ended\n%s\n%s", want.out, free.model.log())
+	}
+	beside, err := os.ReadFile(free.beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free.content("wrote-inside") != "inside" || free.content("read-beside") != besideBefore ||
+		string(beside) != "overwritten\n" || !exists(filepath.Join(free.home, "beside-new.txt")) {
+		t.Fatalf("control: unconfined, the shell tool does not write inside, read beside and write beside (status %d):\n%s\n%s", want.status, want.out, free.model.log())
+	}
+
+	held := a.seat(t, u)
+	got := held.traced(held.confined(a.profile, a.prompt...)...)
+	row.prompt = fmt.Sprintf("%d", got.status)
+	if got.status != want.status {
+		t.Errorf("the prompt ends with %d, unconfined with %d:\n%s\n%s", got.status, want.status, got.out, held.model.log())
+	}
+	row.inside = "no"
+	if held.content("wrote-inside") == "inside" {
+		row.inside = "yes"
+	} else {
+		t.Errorf("the shell tool did not write inside the project:\n%s\n%s", got.out, held.model.log())
+	}
+	if held.content("made-temporary") != "yes" {
+		t.Error("the shell tool could not make a temporary file")
+	}
+	results := held.model.toolResults()
+	if len(results) != 1 || !strings.Contains(results[0].text, probeDone) || results[0].isError {
+		t.Errorf("the result of the shell tool is %+v", results)
+	}
+
+	row.outside = "no"
+	beside, err = os.ReadFile(held.beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case held.content("read-beside") != "":
+		t.Error("BREACHED: the file beside the project was read")
+	case string(beside) != besideBefore+"\n":
+		t.Error("BREACHED: the file beside the project was written")
+	case exists(filepath.Join(held.home, "beside-new.txt")):
+		t.Error("BREACHED: a file was made beside the project")
+	default:
+		row.outside = "yes"
+	}
+
+	explained, rest := held.explain(a.name, held.denials(), free.denials())
+	row.denials = fmt.Sprintf("%d (%d explained)", len(rest), explained)
+	for _, d := range rest {
+		t.Errorf("unexplained denial: %s", d)
+	}
+}
+
+// traced runs a command under strace, which stays outside the boundary, and ends
+// all that it leaves behind.
+func (s *seat) traced(argv ...string) outcome {
+	s.t.Helper()
+	strace := []string{"strace", "-f", "--seccomp-bpf", "-y", "-s", "200", "-e", "trace=file,network,process", "-o", s.trace()}
+	o := s.run(promptLimit, append(strace, argv...)...)
+	s.killAll()
+	return o
+}
+
+func (s *seat) trace() string { return filepath.Join(s.out, "trace") }
+
+// A row of the table that TestMain prints in the end.
+type row struct {
+	agent, user                                            string
+	version, interactive, prompt, inside, outside, denials string
+}
+
+var rows []*row
+
+func newRow(a agent, u user) *row {
+	r := &row{agent: a.name, user: u.name, version: "-", interactive: "-", prompt: "-", inside: "-", outside: "-", denials: "-"}
+	rows = append(rows, r)
+	return r
+}
+
+func printTable() {
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Println("| agent | user | --version | interactive | prompt exit | wrote inside | outside untouched | unexplained denials |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
+	for _, r := range rows {
+		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.agent, r.user, r.version, r.interactive, r.prompt, r.inside, r.outside, r.denials)
+	}
+}
