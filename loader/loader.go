@@ -133,14 +133,13 @@ func (d *load) visit(name string, from resolve.Origin, below []string) {
 		d.add(err)
 		return
 	}
-	p, err := profiles.Parse(name, file, data)
-	if err != nil {
+	f := found{layer: layer}
+	if f.profile, err = profiles.Parse(name, file, data); err != nil {
 		d.add(err)
-		return
-	}
-	f := found{layer: layer, profile: p}
-	for _, parent := range p.Extends {
-		d.visit(parent.Text, parent.Origin, append(slices.Clone(below), name))
+	} else {
+		for _, parent := range f.profile.Extends {
+			d.visit(parent.Text, parent.Origin, append(slices.Clone(below), name))
+		}
 	}
 	f.dropIns = d.dropIns(layer, name)
 	d.found = append(d.found, f)

@@ -1,0 +1,86 @@
+// Package imports holds the import table of docs/architecture.md: which package
+// may know which. It is a test because nothing else keeps such a table true.
+package imports
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/confinectl/confinectl"
+
+// mayImport lists, for every package of the program, the packages of this
+// project and the third-party packages that it may import directly.
+var mayImport = map[string][]string{
+	"resolve":           {"github.com/go-json-experiment/json/jsontext"},
+	"profiles":          {"resolve", "github.com/BurntSushi/toml"},
+	"loader":            {"resolve", "profiles", "golang.org/x/sys/unix", "github.com/fsnotify/fsnotify"},
+	"enforce":           {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
+	"examples/profiles": {},
+	"cmd/confinectl": {"resolve", "profiles", "loader", "enforce", "examples/profiles",
+		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext"},
+}
+
+// never are standard packages that a launcher must not carry: they cost start-up
+// time, or do what a package of this project does not do.
+var never = map[string]string{
+	"log": "no package logs", "log/slog": "no package logs", "net/http": "the network is not its business",
+	"encoding/json": "takes keys twice and bad UTF-8; resolve has the strict reader", "C": "built without cgo",
+}
+
+func TestImportTable(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin"} {
+		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"/...")
+		cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+		}
+		seen := 0
+		for line := range strings.Lines(string(out)) {
+			fields := strings.Fields(line)
+			pkg := strings.TrimPrefix(fields[0], module+"/")
+			if strings.HasPrefix(pkg, "test/") || strings.HasPrefix(pkg, "bench/") {
+				continue
+			}
+			allowed, known := mayImport[pkg]
+			if !known {
+				t.Errorf("%s: package %s has no row in the table", goos, pkg)
+				continue
+			}
+			seen++
+			for _, imp := range fields[1:] {
+				if why, bad := never[imp]; bad {
+					t.Errorf("%s: %s imports %s: %s", goos, pkg, imp, why)
+				}
+				if !strings.Contains(imp, ".") {
+					continue // standard library
+				}
+				if !slices.Contains(allowed, strings.TrimPrefix(imp, module+"/")) {
+					t.Errorf("%s: %s may not import %s", goos, pkg, imp)
+				}
+			}
+		}
+		if seen != len(mayImport) {
+			t.Errorf("%s: %d packages seen, the table has %d", goos, seen, len(mayImport))
+		}
+	}
+}
+
+// The program links none of the packages of never, through nobody.
+func TestProgramLinksLittle(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"/cmd/confinectl").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, heavy := range []string{"net/http", "log/slog", "crypto/tls"} {
+		if slices.Contains(strings.Fields(string(out)), heavy) {
+			t.Errorf("cmd/confinectl links %s", heavy)
+		}
+	}
+}
