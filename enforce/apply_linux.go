@@ -242,7 +242,9 @@ func limit(r *resolve.Refusal) *resolve.Refusal {
 }
 
 // openRule opens the path of a rule without following any symlink, and
-// judges what it opened: it must be the very file that Resolve saw.
+// judges what it opened: it must be of the kind and have the device and inode that
+// Resolve saw. A file that was removed and made again can be given the same
+// inode number; then it passes, as the same real path.
 func openRule(r resolve.Rule) (int, *resolve.Refusal) {
 	fd, err := openPath(r.Path, 0)
 	if err != nil {

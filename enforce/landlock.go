@@ -102,8 +102,8 @@ type ABIStep struct {
 	Rights Rights
 	Scopes Scopes
 
-	// Confines says in plain words what cannot be done outside the boundary
-	// from this ABI on; empty where the ABI adds nothing that a boundary uses.
+	// Confines names what is confined from this ABI on; empty where the ABI adds
+	// nothing that holds a program back.
 	Confines string
 	// Note says what else the ABI brought, for reports.
 	Note string
@@ -114,23 +114,23 @@ type ABIStep struct {
 // were compared with what real kernels of ABI 2 and 6 to 11 accept.
 var abiSteps = [NewestABI]ABIStep{
 	{ABI: 1, Linux: "5.13", Rights: 1<<13 - 1,
-		Confines: "reading, listing, executing, writing, making and removing files outside the boundary is denied"},
+		Confines: "reading, listing, executing, writing, making and removing files outside the boundary"},
 	{ABI: 2, Linux: "5.19", Rights: fsRefer,
 		Note: "rename and link between directories can be granted; without it they fail inside the boundary too"},
 	{ABI: 3, Linux: "6.2", Rights: fsTruncate,
-		Confines: "truncate(2) outside the roots is confined"},
+		Confines: "truncate(2) outside the roots"},
 	{ABI: 4, Linux: "6.7",
 		Note: "TCP rights; a boundary does not handle the network"},
 	{ABI: 5, Linux: "6.10", Rights: fsIoctlDev,
-		Confines: "ioctl(2) on devices opened from inside is confined"},
+		Confines: "ioctl(2) on devices opened from inside"},
 	{ABI: 6, Linux: "6.12", Scopes: scopeAbstractUnixSocket | scopeSignal,
-		Confines: "abstract Unix sockets of, and signals to, processes outside are denied"},
+		Confines: "connecting to abstract Unix sockets of processes outside, and sending them signals,"},
 	{ABI: 7, Linux: "6.15",
 		Note: "audit records of denials after the exec"},
 	{ABI: 8, Linux: "7.0",
 		Note: "restricting all threads at once; one thread is enough for an exec"},
 	{ABI: 9, Linux: "7.1", Rights: fsResolveUnix,
-		Confines: "connecting to pathname Unix sockets of processes outside is confined"},
+		Confines: "connecting to pathname Unix sockets of processes outside"},
 	{ABI: 10, Linux: "7.2",
 		Note: "UDP rights; a boundary does not handle the network"},
 	{ABI: 11, Linux: "7.3",
@@ -170,11 +170,10 @@ func Guarantees(abi int) Guarantee {
 		if step.Confines == "" {
 			continue
 		}
-		line := fmt.Sprintf("%s (ABI %d)", step.Confines, step.ABI)
 		if step.ABI <= abi {
-			g.Confined = append(g.Confined, line)
+			g.Confined = append(g.Confined, fmt.Sprintf("%s is confined (ABI %d)", step.Confines, step.ABI))
 		} else {
-			g.Open = append(g.Open, "only from ABI "+fmt.Sprint(step.ABI)+" on: "+step.Confines)
+			g.Open = append(g.Open, fmt.Sprintf("%s is confined only from ABI %d on", step.Confines, step.ABI))
 		}
 	}
 	if abi < 3 {

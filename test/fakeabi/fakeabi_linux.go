@@ -34,6 +34,9 @@ func parseErrno(s string) (syscall.Errno, error) {
 	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 4096 {
 		return syscall.Errno(n), nil
 	}
+	if s == "EOPNOTSUPP" { // a second name of ENOTSUP
+		return unix.EOPNOTSUPP, nil
+	}
 	for e := syscall.Errno(1); e < 134; e++ {
 		if unix.ErrnoName(e) == s {
 			return e, nil
