@@ -184,8 +184,11 @@ func valueText(v resolve.Value) string {
 		return v.Text
 	}
 	where := v.Origin.String()
-	if v.Text == "" || where == "" {
-		return v.Text + where
+	if v.Text == "" || v.Text == v.Origin.Key {
+		return where
+	}
+	if where == "" {
+		return v.Text
 	}
 	return where + " " + quote(v.Text)
 }
@@ -207,31 +210,37 @@ func showPeople(out io.Writer, p *loader.Loaded, b *resolve.Boundary, h enforce.
 	fmt.Fprintf(w, "floor\t%s\n", floorText(b))
 	w.Flush()
 
+	file := func(r resolve.Rule, a resolve.Access) bool { return r.Kind != resolve.Device && r.Access&a == a }
 	groups := []struct {
 		title string
-		has   func(resolve.Access) bool
+		has   func(resolve.Rule) bool
 	}{
-		{"read and write", func(a resolve.Access) bool { return a&(resolve.Write|resolve.Names) != 0 }},
-		{"read and execute", func(a resolve.Access) bool { return a.Has(resolve.Read | resolve.Execute) }},
-		{"read", func(a resolve.Access) bool { return a.Has(resolve.Read) }},
-		{"connect", func(a resolve.Access) bool { return a.Has(resolve.Connect) }},
+		{"read and write", func(r resolve.Rule) bool { return file(r, resolve.Write) && !r.Access.Has(resolve.Ioctl) }},
+		{"read and execute", func(r resolve.Rule) bool { return file(r, resolve.Read|resolve.Execute) }},
+		{"read", func(r resolve.Rule) bool { return file(r, resolve.Read) && !r.Access.Has(resolve.Ioctl) }},
+		{"connect", func(r resolve.Rule) bool { return r.Kind == resolve.Socket }},
+		{"devices", func(r resolve.Rule) bool { return true }},
 	}
 	rules := b.Rules()
 	for _, g := range groups {
 		var rest []resolve.Rule
 		title := "\n" + g.title + "\n"
 		for _, r := range rules {
-			if !g.has(r.Access) {
+			if !g.has(r) {
 				rest = append(rest, r)
 				continue
 			}
 			io.WriteString(w, title)
 			title = ""
-			kind := ""
-			if r.Kind != resolve.Directory {
-				kind = r.Kind.String()
+			what := ""
+			switch r.Kind {
+			case resolve.Directory:
+			case resolve.Device:
+				what = r.Access.String()
+			default:
+				what = r.Kind.String()
 			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", r.Path, kind, because(r.Reasons))
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", r.Path, what, because(r.Reasons))
 		}
 		rules = rest
 		w.Flush()
@@ -248,11 +257,17 @@ func showPeople(out io.Writer, p *loader.Loaded, b *resolve.Boundary, h enforce.
 		}
 	}
 	section("granted by a wider rule already", lines)
-	lines = nil
-	for _, s := range b.Skipped() {
-		lines = append(lines, valueText(s.Value)+": "+s.Why)
+	if skipped := b.Skipped(); len(skipped) > 0 {
+		fmt.Fprintf(out, "\nleft out, because this host does not have it\n")
+		for _, s := range skipped {
+			why := ""
+			if !strings.HasSuffix(s.Why, " does not exist") {
+				why = s.Why
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", s.Value.Text, s.Value.Origin, why)
+		}
+		w.Flush()
 	}
-	section("left out on this host", lines)
 	section("made before the start where missing, mode 0700", b.ToMake())
 	lines = nil
 	for _, v := range b.Env() {
