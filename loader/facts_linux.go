@@ -25,9 +25,12 @@ func terminals() []string {
 		if err != nil || n == len(buf) {
 			continue // without /proc the terminal still works, but cannot be opened again
 		}
-		if path := string(buf[:n]); strings.HasPrefix(path, "/dev/") && !slices.Contains(found, path) {
-			found = append(found, path)
+		path := string(buf[:n])
+		var named syscall.Stat_t
+		if !strings.HasPrefix(path, "/dev/") || slices.Contains(found, path) || syscall.Stat(path, &named) != nil || named.Dev != st.Dev || named.Ino != st.Ino {
+			continue // a terminal of another mount namespace: its name here is somebody else's
 		}
+		found = append(found, path)
 	}
 	return found
 }

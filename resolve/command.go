@@ -159,7 +159,7 @@ func (c *Command) doubt(why string) {
 
 func (s *resolver) interpreter(path, of string, c *Command, depth int) {
 	if !strings.HasPrefix(path, "/") {
-		path = strings.TrimRight(s.permit.Path, "/") + "/" + path // the kernel starts at the working directory
+		path = below(s.b.dir, path) // the kernel starts at the working directory
 	}
 	t, err := s.walker.Walk(path)
 	switch {

@@ -162,9 +162,10 @@ func (f *Facts) expandPath(s string, extra map[string]string) (out, unset string
 // Absolute makes a path that a person typed on a command line absolute: it
 // means the caller's working directory, as everywhere in a shell. Paths of
 // documents never pass here. It is lexical and keeps "..", which only the walk
-// can resolve.
+// can resolve. Where the working directory is unset the path stays relative, and
+// is refused later on.
 func (f *Facts) Absolute(path string) string {
-	if path == "" || filepath.IsAbs(path) {
+	if path == "" || filepath.IsAbs(path) || f.Cwd == "" {
 		return path
 	}
 	return strings.TrimRight(f.Cwd, "/") + "/" + path

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Code is the stable name of a refusal. It says which stage refused and why,
@@ -177,7 +178,7 @@ func (rs Refusals) Err() error {
 // printable keeps a message on one line and a terminal unharmed whatever a
 // file name or a document contains.
 func printable(s string) string {
-	if !strings.ContainsFunc(s, unprintable) && !strings.Contains(s, "\ufffd") {
+	if !strings.ContainsFunc(s, unprintable) && utf8.ValidString(s) {
 		return s
 	}
 	q := strconv.Quote(s)

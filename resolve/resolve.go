@@ -74,8 +74,8 @@ func Resolve(p *Policy, f *Facts, r Request) (*Boundary, error) {
 		s.runtime(k.PTY.On)
 	}
 	s.environment(k.SetEnv)
-	s.command()
 	s.workingDir()
+	s.command()
 	s.protect()
 	s.collect()
 	if err := s.problems.Err(); err != nil {
@@ -436,6 +436,8 @@ func (s *resolver) environment(set []Variable) {
 	s.b.environ = env
 }
 
+// workingDir takes a directory that really lies in a granted one, as the kernel
+// looks at it: a way that only leads through one ("in/../out") does not count.
 func (s *resolver) workingDir() {
 	if s.request.Dir == "" {
 		s.b.dir, s.b.dirID = s.permit.Path, s.permit.ID
@@ -451,7 +453,7 @@ func (s *resolver) workingDir() {
 		return
 	}
 	for _, r := range s.rules {
-		if r.Kind == Directory && r.Access.Has(Read) && r.ID != (FileID{}) && t.Passes(r.ID) && !r.FromHost() {
+		if r.Kind == Directory && r.Access.Has(Read) && within(t.Real, r.Path) && !r.FromHost() {
 			s.b.dir, s.b.dirID = t.Real, t.Stat.ID
 			return
 		}

@@ -456,6 +456,18 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Without a working directory a relative path of the command line means
+// nothing; it must not come to mean the root directory.
+func TestAbsoluteWithoutCwd(t *testing.T) {
+	f := &Facts{OS: "linux"}
+	if got := f.Absolute("tmp"); got != "tmp" {
+		t.Errorf("it means %q", got)
+	}
+	if _, err := Resolve(&Policy{}, f, Request{PermitPath: f.Absolute("tmp")}); !errors.Is(err, PathRelative) {
+		t.Error(err)
+	}
+}
+
 // A policy for another process on this host has no ${cwd} left.
 func TestPortablePolicy(t *testing.T) {
 	h := newHost(t)
