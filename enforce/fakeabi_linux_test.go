@@ -17,7 +17,7 @@ func (w *world) underABI(flags string, l launch, ops ...string) (map[string]stri
 }
 
 func TestOtherKernelsAreRefused(t *testing.T) {
-	needABI(t, 7)
+	needABI(t, 3)
 	for _, c := range []struct {
 		flags, policy string
 		codes         []string
@@ -33,7 +33,7 @@ func TestOtherKernelsAreRefused(t *testing.T) {
 		{"-v 1", `{"min_abi": 2}`, []string{"abi-below-floor"}, "min_abi = 2"},
 		{"-v 5", `{"min_abi": 6}`, []string{"abi-below-floor"}, "ABI 5, and the policy asks for at least 6"},
 		{"-v 6 -x 1", `{"min_abi": 6}`, []string{"abi-below-floor"}, "ABI 6, used as 5 because erratum 2"},
-		{"-v 99", `{"min_abi": 11}`, []string{"abi-below-floor"}, "ABI 99, used as "},
+		{"-v 99", `{"min_abi": 12}`, []string{"abi-below-floor"}, "ABI 99, used as "},
 		{"-v 6", `{"linux": {"audit": true}}`, []string{"abi-below-floor"}, "audit = true"},
 		{"-v 4", `{"min_abi": 6, "linux": {"audit": true}, "agent_scratch": {"agent": "x"}}`, []string{"abi-below-floor", "abi-below-floor", "inexpressible"}, "provision"},
 		{"-v 7", `{"agent_scratch": {"agent": "x"}}`, []string{"inexpressible"}, "nobody provisions"},
@@ -58,24 +58,30 @@ func TestOtherKernelsAreRefused(t *testing.T) {
 // have. What the ABI has is held, and what it has not is open: this is how
 // one sees that the handled set follows the ABI.
 func TestOtherKernelsAreUsed(t *testing.T) {
-	needABI(t, 7)
+	needABI(t, 3)
+	real := Probe().Used
 	for _, c := range []struct {
-		flags, policy                 string
+		abi                      int // that the kernel must really have
+		flags, policy            string
 		truncate, rename, signal string
 	}{
-		{"-v 1", `{"min_abi": 1}`, "ok", "EXDEV", "ok"},
-		{"-v 2", `{"min_abi": 1}`, "ok", "ok", "ok"},
-		{"-v 2", `{"linux": {"min_abi": 2}}`, "ok", "ok", "ok"},
-		{"-v 3", `{}`, "EACCES", "ok", "ok"},
-		{"-v 4", `{"min_abi": 4}`, "EACCES", "ok", "ok"},
-		{"-v 5", `{}`, "EACCES", "ok", "ok"},
-		{"-v 6 -x 1", `{}`, "EACCES", "ok", "ok"},
-		{"-v 6", `{"min_abi": 6}`, "EACCES", "ok", "EPERM"},
-		{"-v 7", `{"linux": {"audit": true}}`, "EACCES", "ok", "EPERM"},
-		{"-v 8", `{"min_abi": 7}`, "EACCES", "ok", "EPERM"},
-		{"-v 99", `{"min_abi": 7}`, "EACCES", "ok", "EPERM"},
-		{"", `{}`, "EACCES", "ok", "EPERM"},
+		{3, "-v 1", `{"min_abi": 1}`, "ok", "EXDEV", "ok"},
+		{3, "-v 2", `{"min_abi": 1}`, "ok", "ok", "ok"},
+		{3, "-v 2", `{"linux": {"min_abi": 2}}`, "ok", "ok", "ok"},
+		{3, "-v 3", `{}`, "EACCES", "ok", "ok"},
+		{4, "-v 4", `{"min_abi": 4}`, "EACCES", "ok", "ok"},
+		{5, "-v 5", `{}`, "EACCES", "ok", "ok"},
+		{6, "-v 6 -x 1", `{}`, "EACCES", "ok", "ok"},
+		{6, "-v 6", `{"min_abi": 6}`, "EACCES", "ok", "EPERM"},
+		{7, "-v 7", `{"linux": {"audit": true}}`, "EACCES", "ok", "EPERM"},
+		{7, "-v 8", `{"min_abi": 7}`, "EACCES", "ok", "EPERM"},
+		{7, "-v 99", `{"min_abi": 7}`, "EACCES", "ok", "EPERM"},
+		{6, "", `{}`, "EACCES", "ok", "EPERM"},
 	} {
+		if real < c.abi {
+			t.Logf("NOT TESTED: %q needs Landlock ABI %d, this kernel has %d", c.flags, c.abi, real)
+			continue
+		}
 		asEach(t, func(t *testing.T, uid int) {
 			w := newWorld(t, uid)
 			ops := []string{"write|%in/f", "write|%out/f", "read|%out/f", "truncate|%out/f", "rename|%in/f|%in/a/f", fmt.Sprintf("signal|%d", outsider(t, uid))}

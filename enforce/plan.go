@@ -105,6 +105,7 @@ func ruleRefusal(code resolve.Code, rule resolve.Rule, detail string, cause erro
 			break
 		}
 	}
+	r.Detail = strings.TrimPrefix(r.Detail, r.Subject+" ") // once is enough
 	return r
 }
 
