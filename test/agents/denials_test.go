@@ -6,6 +6,7 @@ import (
 	"bufio"
 	_ "embed"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func (s *seat) denials() []denial {
 		}
 		calls++
 		if m := failed.FindStringSubmatch(text); m != nil {
-			args := strings.NewReplacer(s.project, "PROJECT", s.home, "HOME").Replace(m[2])
+			args := strings.NewReplacer(s.project, "PROJECT", s.home, "HOME", s.base, "BASE", filepath.Dir(installed)+`"`, `ABOVE-PREFIX"`).Replace(m[2])
 			args = number.ReplaceAllString(args, "N")
 			if d := (denial{m[1], args, m[3]}); !seen[d] {
 				seen[d] = true

@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"testing"
 )
 
 // The packages under test. A new version is a new measurement: change it
@@ -33,7 +31,7 @@ const (
 // $CONFINECTL_TEST_AGENTS_CACHE; else, for root, a directory below /var/cache
 // (the ordinary user has to read it as well, and root's home is closed);
 // else confinectl-test-agents below the user's cache directory.
-var prefix = sync.OnceValues(func() (string, error) {
+func prefix() (string, error) {
 	cache := os.Getenv("CONFINECTL_TEST_AGENTS_CACHE")
 	switch {
 	case cache != "":
@@ -47,7 +45,7 @@ var prefix = sync.OnceValues(func() (string, error) {
 		cache = filepath.Join(dir, "confinectl-test-agents")
 	}
 	return install(cache)
-})
+}
 
 // install fills a directory of its own below cache and gives it its final
 // name last, so that half an install is never taken for a whole one. The
@@ -107,29 +105,4 @@ func install(cache string) (string, error) {
 		return "", err
 	}
 	return dir, nil
-}
-
-// confinectl gives the program under test: $CONFINECTL, or one built from
-// this clone into a directory that every user can reach.
-var confinectl = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("CONFINECTL"); path != "" {
-		return filepath.Abs(path)
-	}
-	path := filepath.Join(scratch, "confinectl")
-	build := exec.Command("go", "build", "-o", path, "github.com/confinectl/confinectl/cmd/confinectl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./cmd/confinectl: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-// need fails the test when a program is missing, and says which.
-func need(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			t.Fatalf("%s is missing: apt-get install %[1]s", p)
-		}
-	}
 }

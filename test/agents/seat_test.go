@@ -67,10 +67,6 @@ echo '` + probeDone + `'
 
 func newSeat(t *testing.T, u user) *seat {
 	t.Helper()
-	agents, err := prefix()
-	if err != nil {
-		t.Fatal(err)
-	}
 	base, err := os.MkdirTemp(scratch, "")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +80,7 @@ func newSeat(t *testing.T, u user) *seat {
 	}
 	s.write(s.beside, besideBefore+"\n")
 	s.write(filepath.Join(s.project, "probe.sh"), probe)
-	s.check(os.Symlink(agents, filepath.Join(s.home, ".npm-global")))
+	s.check(os.Symlink(installed, filepath.Join(s.home, ".npm-global")))
 	s.env = []string{
 		"HOME=" + s.home,
 		"PATH=" + s.home + "/.npm-global/bin:/usr/local/bin:/usr/bin:/bin",
@@ -97,7 +93,7 @@ func newSeat(t *testing.T, u user) *seat {
 	t.Cleanup(func() {
 		s.model.Close()
 		s.killAll()
-		if os.Getenv("CONFINECTL_TEST_AGENTS_KEEP") == "" {
+		if os.Getenv(keepVariable) == "" {
 			if err := os.RemoveAll(base); err != nil {
 				t.Error(err)
 			}
@@ -200,12 +196,7 @@ func exists(path string) bool {
 
 // confined puts confinectl and a profile before a command.
 func (s *seat) confined(profile string, argv ...string) []string {
-	s.t.Helper()
-	bin, err := confinectl()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return append([]string{bin, "exec", profile, "--"}, argv...)
+	return append([]string{confinectl, "exec", profile, "--"}, argv...)
 }
 
 // killAll ends every process that has this seat's home directory, a name that no other
