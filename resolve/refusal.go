@@ -115,9 +115,11 @@ type Refusal struct {
 
 // Error gives the one line that a person sees after "confinectl: refused: ".
 func (r *Refusal) Error() string {
-	s := string(r.Code)
-	if r.Subject != "" {
-		s += ": " + printable(r.Subject)
+	s := string(r.Code) + ": "
+	if r.Subject == "" {
+		s += `""` // what was written can be nothing
+	} else {
+		s += printable(r.Subject)
 	}
 	if r.Detail != "" {
 		s += ": " + printable(r.Detail)

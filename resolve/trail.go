@@ -57,10 +57,12 @@ func (t *Trail) Target() string {
 	return below(t.Real, t.Rest)
 }
 
-// Passes reports whether the way leads through, or ends at, the file id.
+// Passes reports whether the way looks a name up in the directory id, or ends
+// at the file id. A directory that is entered only to be left by ".." does not
+// count: whoever may write in it cannot change what its ".." is.
 func (t *Trail) Passes(id FileID) bool {
-	for _, h := range t.Hops {
-		if h.Stat.ID == id {
+	for i, h := range t.Hops {
+		if h.Stat.ID == id && !(i+1 < len(t.Hops) && h.Path != "/" && t.Hops[i+1].Path == parent(h.Path)) {
 			return true
 		}
 	}
