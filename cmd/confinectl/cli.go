@@ -67,7 +67,7 @@ cannot be enforced in full is refused by name, with nothing executed.`,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("`confinectl help` lists the commands", "unknown command %q", args[0])
+				return unknownCommand(args[0])
 			}
 			return nil
 		},
@@ -78,6 +78,9 @@ cannot be enforced in full is refused by name, with nothing executed.`,
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd == root && !strings.HasPrefix(c.args[1], "-") { // its flags are not known because it is not
+			return unknownCommand(c.args[1])
+		}
 		return usagef("`"+cmd.CommandPath()+" --help` lists the flags", "%s", err)
 	})
 	for _, known := range commands {
@@ -90,6 +93,10 @@ cannot be enforced in full is refused by name, with nothing executed.`,
 		root.AddCommand(c.finish(known.build(c)))
 	}
 	return root
+}
+
+func unknownCommand(name string) error {
+	return usagef("`confinectl help` lists the commands", "unknown command %q", name)
 }
 
 // finish adds what all commands share.

@@ -306,7 +306,7 @@ profile that needs --permit-path is a template and no problem.`,
 				return err
 			}
 		} else {
-			c.printCheck(hostLine(f, h), entries)
+			c.printCheck(f, h, entries)
 		}
 		for _, e := range entries {
 			if e.Status == statusRefusedP {
@@ -374,9 +374,16 @@ func (l *launch) check(c *cli, f *resolve.Facts, names, argv []string) ([]checkE
 	return entries, nil
 }
 
-// printCheck prints the worst first.
-func (c *cli) printCheck(host string, entries []checkEntry) {
-	fmt.Fprintf(c.stdout, "host  %s\n\n", host)
+// printCheck prints the worst first. What the host lacks is said once, with the
+// host, and not again for every profile that cannot run for it.
+func (c *cli) printCheck(f *resolve.Facts, h enforce.Host, entries []checkEntry) {
+	fmt.Fprintf(c.stdout, "host  %s\n", hostLine(f, h))
+	if h.Missing != nil {
+		for _, hint := range h.Missing.Hints {
+			fmt.Fprintf(c.stdout, "      hint: %s\n", hint)
+		}
+	}
+	fmt.Fprintln(c.stdout)
 	if len(entries) == 0 {
 		fmt.Fprintln(c.stdout, "no profiles: `confinectl list` says where they are searched")
 	}
@@ -388,8 +395,8 @@ func (c *cli) printCheck(host string, entries []checkEntry) {
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\n", e.Status, e.Name, e.File)
 			for _, r := range e.problems {
-				if status == statusTemplate {
-					break
+				if status == statusTemplate || h.Missing != nil && r.Error() == h.Missing.Error() {
+					continue
 				}
 				fmt.Fprintf(w, "\t  %s\n", r.Error())
 				for _, h := range r.Hints {
