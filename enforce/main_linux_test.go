@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(launchRole())
 	case "act":
 		os.Exit(actRole())
+	case "foreground":
+		os.Exit(foregroundRole())
 	case "fakeabi":
 		os.Setenv("ENFORCE_ROLE", os.Getenv("ENFORCE_NEXT"))
 		fakeabi.Main()
@@ -258,6 +260,12 @@ func act(op []string) string {
 			return result(err)
 		}
 		return strconv.Itoa(n)
+	case "foreground":
+		group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
+		if err == nil && (group != unix.Getpgrp() || group != os.Getpid()) {
+			return fmt.Sprintf("the terminal's group is %d, pid %d is in %d", group, os.Getpid(), unix.Getpgrp())
+		}
+		return result(err)
 	case "pdeathsig":
 		err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 		time.Sleep(300 * time.Millisecond)

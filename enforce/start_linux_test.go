@@ -1,10 +1,12 @@
 package enforce
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -214,5 +216,60 @@ func TestStartRefuses(t *testing.T) {
 	}
 	if _, err := w.plan(launch{Command: []string{"%in/text"}}).Start(StartOptions{}); !errors.As(err, &e) || e.Status != StatusNotExecuted || !errors.Is(err, syscall.ENOEXEC) {
 		t.Errorf("no format: %v", err)
+	}
+}
+
+// foregroundRole has a terminal of its own and starts a confined command on it.
+func foregroundRole() int {
+	var l launch
+	if err := json.Unmarshal([]byte(os.Getenv("ENFORCE_LAUNCH")), &l); err != nil {
+		panic(err)
+	}
+	b, err := l.boundary([]string{"ENFORCE_ROLE=act"})
+	if err != nil {
+		panic(err)
+	}
+	p, err := Compile(b)
+	if err != nil {
+		panic(err)
+	}
+	child, err := p.Start(StartOptions{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Foreground: true, Ctty: 0})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := child.Wait(); err != nil {
+		panic(err)
+	}
+	return 0
+}
+
+func TestStartForeground(t *testing.T) {
+	needABI(t, 3)
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	w := newWorld(t, os.Getuid())
+	cmd := exec.Command(w.path("bin/t"))
+	cmd.Env = []string{"ENFORCE_ROLE=foreground", "ENFORCE_LAUNCH=" + w.encode(launch{}, []string{"foreground"})}
+	cmd.Stdin = terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil || out.String() != "foreground=ok\n" {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }
