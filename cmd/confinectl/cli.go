@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"strings"
 
@@ -20,7 +21,38 @@ type cli struct {
 	stdout io.Writer
 	stderr io.Writer
 
-	errorFormat string // "text" or "json", --error-format
+	errorFormat errorFormat
+}
+
+// errorFormat is the value of --error-format.
+type errorFormat string
+
+func (f *errorFormat) String() string { return string(*f) }
+
+// Type is what the help calls the value.
+func (f *errorFormat) Type() string { return "format" }
+
+// Set takes text and json, and nothing else.
+func (f *errorFormat) Set(s string) error {
+	if s != "text" && s != "json" {
+		return errors.New("not text or json")
+	}
+	*f = errorFormat(s)
+	return nil
+}
+
+// wanted finds --error-format by itself: the command line that names it may be
+// too wrong to be read up to there.
+func (f *errorFormat) wanted(args []string) {
+	for i, arg := range args {
+		value, ok := strings.CutPrefix(arg, "--error-format=")
+		if arg == "--error-format" && i+1 < len(args) {
+			value, ok = args[i+1], true
+		}
+		if arg == "--" || ok && f.Set(value) == nil {
+			return
+		}
+	}
 }
 
 // commands are the constructors by name. A launch builds only the one that was asked
@@ -44,6 +76,7 @@ var commands = []struct {
 // run is the program: it returns the exit status.
 func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	c := &cli{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr, errorFormat: "text"}
+	c.errorFormat.wanted(args)
 	root := c.rootCommand()
 	ran, err := root.ExecuteC()
 	return c.report(err, refusalStatus(ran.Name()))
@@ -102,7 +135,7 @@ func unknownCommand(name string) error {
 // finish adds what all commands share.
 func (c *cli) finish(cmd *cobra.Command) *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
-	cmd.Flags().StringVar(&c.errorFormat, "error-format", "text", "how refusals are written to stderr: text or json")
+	cmd.Flags().Var(&c.errorFormat, "error-format", "`format` of refusals on stderr: text or json")
 	status := "0 fine, 1 problems found, 2 wrong usage"
 	if refusalStatus(cmd.Name()) == statusRefused {
 		status = "the command's own; 125 refused or wrong usage, nothing executed;\n  126 found, but could not be executed; 127 not found"

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"debug/elf"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -168,6 +169,62 @@ var probes = map[string]func(args []string) error{
 			fmt.Printf("%q", dir)
 		}
 		fmt.Println("]}")
+		return nil
+	},
+
+	// spec FILE spawns the command of a launch spec, as a dispatcher would.
+	"spec": func(a []string) error {
+		data, err := os.ReadFile(a[0])
+		if err != nil {
+			return err
+		}
+		var spec struct {
+			Cmd  string
+			Args []string
+			Env  map[string]string
+			Cd   string
+		}
+		if err := json.Unmarshal(data, &spec); err != nil {
+			return err
+		}
+		cmd := exec.Command(spec.Cmd, spec.Args...)
+		cmd.Dir, cmd.Env = spec.Cd, os.Environ()
+		for name, value := range spec.Env {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		err = cmd.Run()
+		if exit, ok := err.(*exec.ExitError); ok {
+			os.Exit(exit.ExitCode())
+		}
+		return err
+	},
+
+	// reasons FILE looks through what `show --json` wrote for a rule that nobody asked for.
+	"reasons": func(a []string) error {
+		data, err := os.ReadFile(a[0])
+		if err != nil {
+			return err
+		}
+		var show struct {
+			Rules []struct {
+				Path    string
+				Reasons []struct{ File, Key string }
+			}
+		}
+		if err := json.Unmarshal(data, &show); err != nil {
+			return err
+		}
+		for _, rule := range show.Rules {
+			for _, r := range rule.Reasons {
+				if r.File != "runtime" && (r.File == "" || r.Key == "") {
+					return fmt.Errorf("%s is granted for no reason", rule.Path)
+				}
+			}
+			if len(rule.Reasons) == 0 {
+				return fmt.Errorf("%s is granted for no reason", rule.Path)
+			}
+		}
 		return nil
 	},
 
