@@ -29,7 +29,7 @@ func (w *world) plan(l launch, ops ...string) *Plan {
 		l.Command = append([]string{w.path("bin/t")}, ops...)
 	}
 	l.Command = w.expandAll(l.Command)
-	b, err := l.boundary([]string{"ENFORCE_ROLE=act", "PATH=/usr/bin:/bin"})
+	b, err := l.boundary([]string{"ENFORCE_ROLE=act", "PATH=/usr/bin:/bin", noRaceSleep})
 	if err != nil {
 		w.t.Fatal(err)
 	}
