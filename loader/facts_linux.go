@@ -7,7 +7,12 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/confinectl/confinectl/resolve"
 )
+
+// userTmp is a fact of macOS.
+func userTmp(*resolve.Facts) string { return "" }
 
 // terminals names the terminals behind descriptors 0 to 2 by their device files.
 func terminals() []string {

@@ -1,6 +1,10 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package loader
 
-// terminals is only needed by the Landlock arm.
+import "github.com/confinectl/confinectl/resolve"
+
+// terminals is only needed where there is an arm.
 func terminals() []string { return nil }
+
+func userTmp(*resolve.Facts) string { return "" }

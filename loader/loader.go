@@ -64,6 +64,7 @@ type Loaded struct {
 	File        string   // the profile's own file
 	Files       []string // every file that took part, in merging order
 	Policy      *resolve.Policy
+	Value       any // the caller's own; see [StoreOptions.Judge]
 }
 
 // Load finds a profile and everything that takes part in it. Refusals:
@@ -71,14 +72,23 @@ type Loaded struct {
 // profile-cycle, path-unreadable, and whatever [profiles.Parse] refuses, for all files
 // together.
 func (l *Loader) Load(name string) (*Loaded, error) {
-	return l.load(name, resolve.NewWalker())
+	d := l.load(name, &survey{walker: resolve.NewWalker()})
+	return d.loaded, d.problems.Err()
 }
 
-func (l *Loader) load(name string, w *resolve.Walker) (*Loaded, error) {
-	d := &load{loader: l, walker: w, done: map[string]bool{}}
+// survey is one look at the disk: a Load's own, or one that all profiles of a
+// [Store] share.
+type survey struct {
+	walker *resolve.Walker
+	ways   *ways  // nil for a Load: nobody watches afterwards
+	texts  *texts // nil for a Load: it parses each file once anyway
+}
+
+func (l *Loader) load(name string, s *survey) *load {
+	d := &load{loader: l, survey: s, done: map[string]bool{}}
 	d.visit(name, resolve.Origin{}, nil)
-	if err := d.problems.Err(); err != nil {
-		return nil, err
+	if len(d.problems) > 0 {
+		return d
 	}
 	last := d.found[len(d.found)-1]
 	var ancestors []*profiles.Profile
@@ -87,22 +97,24 @@ func (l *Loader) load(name string, w *resolve.Walker) (*Loaded, error) {
 	}
 	merged := profiles.Merge(ancestors, last.profile, last.dropIns)
 	out := &Loaded{Name: name, Description: merged.Description, Layer: last.layer, File: last.profile.File, Policy: &merged.Policy}
+	d.loaded = out
 	for _, f := range d.found {
 		out.Files = append(out.Files, f.profile.File)
 		for _, p := range f.dropIns {
 			out.Files = append(out.Files, p.File)
 		}
 	}
-	return out, nil
+	return d
 }
 
 // load is the state of one Load: the profile and its ancestors, each once,
 // parents before children.
 type load struct {
 	loader   *Loader
-	walker   *resolve.Walker
+	survey   *survey
 	done     map[string]bool
 	found    []found
+	loaded   *Loaded // nil where there are problems
 	problems resolve.Refusals
 }
 
@@ -128,13 +140,13 @@ func (d *load) visit(name string, from resolve.Origin, below []string) {
 		return
 	}
 	d.done[name] = true
-	layer, data, file, err := d.loader.find(d.walker, name, from)
+	layer, data, file, err := d.loader.find(d.survey, name, from)
 	if err != nil {
 		d.add(err)
 		return
 	}
 	f := found{layer: layer}
-	if f.profile, err = profiles.Parse(name, file, data); err != nil {
+	if f.profile, err = d.survey.texts.parse(text{name, file, false}, data); err != nil {
 		d.add(err)
 	} else {
 		for _, parent := range f.profile.Extends {
@@ -160,7 +172,7 @@ func (d *load) add(err error) {
 }
 
 // find reads the first NAME.toml of the layers.
-func (l *Loader) find(w *resolve.Walker, name string, from resolve.Origin) (Layer, []byte, string, error) {
+func (l *Loader) find(s *survey, name string, from resolve.Origin) (Layer, []byte, string, error) {
 	if !resolve.ValidName(name) {
 		return Layer{}, nil, "", &resolve.Refusal{Code: resolve.ProfileName, Subject: name, Origin: from,
 			Detail: "is not a profile name: small letters, digits, . - and _, at most 64, beginning with a letter or digit",
@@ -175,14 +187,14 @@ func (l *Loader) find(w *resolve.Walker, name string, from resolve.Origin) (Laye
 			looked = append(looked, "the built-in profiles")
 			continue
 		}
-		if there, err := l.trustedDir(w, layer.Dir, from); err != nil {
+		if there, err := l.trustedDir(s, layer.Dir, from); err != nil {
 			return Layer{}, nil, "", err
 		} else if !there {
 			looked = append(looked, layer.Dir+" (does not exist)")
 			continue
 		}
 		looked = append(looked, layer.Dir)
-		data, err := l.read(w, layer.file(name), from)
+		data, err := l.read(s, layer.file(name), from)
 		if err != nil {
 			return Layer{}, nil, "", err
 		}
@@ -205,7 +217,7 @@ func (d *load) dropIns(layer Layer, name string) []*profiles.Profile {
 		return nil
 	}
 	dir := strings.TrimSuffix(layer.file(name), ".toml") + ".d"
-	there, err := d.loader.trustedDir(d.walker, dir, resolve.Origin{})
+	there, err := d.loader.trustedDir(d.survey, dir, resolve.Origin{})
 	if err != nil {
 		d.add(err)
 		return nil
@@ -224,7 +236,7 @@ func (d *load) dropIns(layer Layer, name string) []*profiles.Profile {
 			continue
 		}
 		file := dir + "/" + e.Name()
-		data, err := d.loader.read(d.walker, file, resolve.Origin{})
+		data, err := d.loader.read(d.survey, file, resolve.Origin{})
 		if err != nil {
 			d.add(err)
 			continue
@@ -232,7 +244,7 @@ func (d *load) dropIns(layer Layer, name string) []*profiles.Profile {
 		if data == nil {
 			continue // removed since the directory was read
 		}
-		p, err := profiles.ParseDropIn(name, file, data)
+		p, err := d.survey.texts.parse(text{name, file, true}, data)
 		if err != nil {
 			d.add(err)
 			continue
@@ -244,29 +256,30 @@ func (d *load) dropIns(layer Layer, name string) []*profiles.Profile {
 
 // trustedDir reports whether a directory exists; one that exists must be
 // trusted, or anybody could add a profile to it.
-func (l *Loader) trustedDir(w *resolve.Walker, dir string, from resolve.Origin) (bool, error) {
-	t, err := l.trusted(w, dir, from)
+func (l *Loader) trustedDir(s *survey, dir string, from resolve.Origin) (bool, error) {
+	t, err := l.trusted(s, dir, from)
 	if err != nil || t == nil {
 		return false, err
 	}
 	if !t.Stat.Mode.IsDir() {
 		return false, &resolve.Refusal{Code: resolve.ProfileUntrusted, Subject: dir, Detail: "is not a directory", Origin: from}
 	}
+	s.ways.all(t)
 	return true, nil
 }
 
 // read gives the content of a trusted file, or nil where there is none. What
 // is judged is what was opened: the open file must be the one that was walked to.
-func (l *Loader) read(w *resolve.Walker, file string, from resolve.Origin) ([]byte, error) {
-	t, err := l.trusted(w, file, from)
+func (l *Loader) read(s *survey, file string, from resolve.Origin) ([]byte, error) {
+	t, err := l.trusted(s, file, from)
 	if err != nil || t == nil {
 		return nil, err
 	}
-	untrusted := func(detail string) error {
-		return &resolve.Refusal{Code: resolve.ProfileUntrusted, Subject: file, Detail: detail, Origin: from}
+	untrusted := func(detail string, cause error) error {
+		return &resolve.Refusal{Code: resolve.ProfileUntrusted, Subject: file, Detail: detail, Origin: from, Cause: cause}
 	}
 	if !t.Stat.Mode.IsRegular() {
-		return nil, untrusted("is not a regular file")
+		return nil, untrusted("is not a regular file", nil)
 	}
 	fd, err := syscall.Open(t.Real, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -278,10 +291,13 @@ func (l *Loader) read(w *resolve.Walker, file string, from resolve.Origin) ([]by
 		return nil, unreadable(file, from, err)
 	}
 	if (resolve.FileID{Dev: uint64(st.Dev), Ino: uint64(st.Ino)}) != t.Stat.ID {
-		return nil, untrusted("was replaced while it was being read")
+		return nil, untrusted("was replaced while it was being read", errUnsettled)
 	}
 	if why := l.distrust(int(st.Uid), fs.FileMode(st.Mode&0o777)); why != "" {
-		return nil, untrusted(why)
+		return nil, untrusted(why, nil)
+	}
+	if s.ways != nil && keepWritersOut(fd) == syscall.EAGAIN {
+		return nil, untrusted("is open for writing: whatever writes it has not finished", errUnsettled)
 	}
 	data := make([]byte, 0, min(st.Size+1, resolve.MaxDocument+1))
 	for len(data) <= resolve.MaxDocument { // one byte more: the parser refuses it by name
@@ -303,12 +319,17 @@ func (l *Loader) read(w *resolve.Walker, file string, from resolve.Origin) ([]by
 	return data, nil
 }
 
+// errUnsettled is the cause of a refusal that the next look may not meet: the
+// file was being changed at this moment.
+var errUnsettled = errors.New("the file is being changed")
+
 // trusted walks to a file and judges every step: each directory, each symlink
 // and the file must belong to root or to the user (for root: to root), and nobody else may
 // write them; a directory that others may write must be sticky. It gives nil where
 // the file does not exist.
-func (l *Loader) trusted(w *resolve.Walker, path string, from resolve.Origin) (*resolve.Trail, error) {
-	t, err := w.Walk(path)
+func (l *Loader) trusted(s *survey, path string, from resolve.Origin) (*resolve.Trail, error) {
+	t, err := s.walker.Walk(path)
+	s.ways.add(t)
 	if err != nil {
 		return nil, unreadable(path, from, err)
 	}
@@ -357,7 +378,10 @@ type Entry struct {
 // name first. It does not read them. A layer that exists and cannot be trusted or read
 // is an error; the entries of the others are returned with it.
 func (l *Loader) List() ([]Entry, error) {
-	w := resolve.NewWalker()
+	return l.list(&survey{walker: resolve.NewWalker()})
+}
+
+func (l *Loader) list(s *survey) ([]Entry, error) {
 	winner := map[string]string{}
 	var entries []Entry
 	var problems resolve.Refusals
@@ -367,7 +391,7 @@ func (l *Loader) List() ([]Entry, error) {
 		if layer.fs != nil {
 			names, _ = fs.ReadDir(layer.fs, ".")
 		} else {
-			there, err := l.trustedDir(w, layer.Dir, resolve.Origin{})
+			there, err := l.trustedDir(s, layer.Dir, resolve.Origin{})
 			if err != nil {
 				d.add(err)
 				continue
