@@ -253,3 +253,51 @@ func (s Spec) String() string {
 	}
 	return strings.Join(w, " ")
 }
+
+// fsRights and scopes are how many bits an ABI knows. Source:
+// linux/landlock.h, and what real kernels of ABI 2 and 6 to 11 accept.
+func fsRights(abi int) int {
+	switch {
+	case abi >= 9:
+		return 17
+	case abi >= 5:
+		return 16
+	case abi >= 3:
+		return 15
+	case abi == 2:
+		return 14
+	}
+	return 13
+}
+
+func netRights(abi int) int {
+	switch {
+	case abi >= 10:
+		return 4
+	case abi >= 4:
+		return 2
+	}
+	return 0
+}
+
+func scopes(abi int) int {
+	if abi >= 6 {
+		return 2
+	}
+	return 0
+}
+
+func restrictFlags(abi int) int {
+	switch {
+	case abi >= 11:
+		return 5
+	case abi >= 8:
+		return 4
+	case abi >= 7:
+		return 3
+	}
+	return 0
+}
+
+// beyond reports whether set has a bit that is not one of the first n.
+func beyond(set uint64, n int) bool { return set>>n != 0 }
