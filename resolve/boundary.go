@@ -134,6 +134,7 @@ type Boundary struct {
 	policy  *Policy
 	os      string
 	uid     int
+	onPaper bool
 	rules   []Rule
 	covered []Rule
 	skipped []Skipped
@@ -166,6 +167,10 @@ func (b *Boundary) OS() string { return b.os }
 
 // UID is the user the boundary was resolved for.
 func (b *Boundary) UID() int { return b.uid }
+
+// OnPaper reports whether the boundary was resolved without looking at any
+// path, for a host that is not this one ([Facts.OnPaper]). Every arm refuses to enforce one.
+func (b *Boundary) OnPaper() bool { return b.onPaper }
 
 // Rules are the grants, sorted by path, one rule a path and none that a wider
 // rule above it covers. The slice is the caller's own.

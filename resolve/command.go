@@ -13,7 +13,9 @@ type Command struct {
 
 	// Path is what is handed to execve(2): the real file for a program, but the
 	// path it was found by for a script, because the kernel passes that to the
-	// interpreter as $0, and scripts that answer to several names look at it. Empty when nothing was found.
+	// interpreter as $0, and scripts that answer to several names look at it. On macOS
+	// always the path it was found by: sandbox-exec makes it argv[0], and
+	// programs that answer to several names look at that. Empty when nothing was found.
 	Path string
 
 	// Missing says why there is nothing to run ("not found in PATH"); the
@@ -43,6 +45,12 @@ func (s *resolver) command() {
 	}
 	c := &Command{Argv: argv}
 	s.b.command = c
+	if s.facts.OnPaper { // whatever it is there, it is looked up there
+		if c.Path = argv[0]; c.Path == "" {
+			c.Missing = "the command is an empty string"
+		}
+		return
+	}
 	path, _ := s.facts.Getenv("PATH")
 	found, why := s.find(argv[0], path)
 	if why != "" {
@@ -64,7 +72,7 @@ func (s *resolver) command() {
 		c.Doubt = "is a directory"
 	case !t.Stat.Mode.IsRegular():
 		c.Doubt = "is " + kindName(t.Stat.Mode) + ", not a program"
-	case s.executable(t, "command "+argv[0], c, 0):
+	case s.executable(t, "command "+argv[0], c, 0), s.facts.OS == "darwin":
 		c.Path = found
 	}
 }
@@ -144,6 +152,15 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool 
 			}
 		}
 		return true
+	}
+	if s.facts.OS == "darwin" {
+		switch {
+		case machO(head):
+			s.runtimeRule("/usr/lib/dyld", Read|Execute, RegularFile, "loads every program")
+		default:
+			c.doubt(t.Real + " is in no format that macOS runs: a script needs a #! line, a binary a Mach-O header")
+		}
+		return false
 	}
 	if interpreter := elfInterpreter(f, head); interpreter != "" {
 		s.interpreter(interpreter, t.Real, c, depth+1)
@@ -245,6 +262,22 @@ func elfInterpreter(f descriptor, head []byte) string {
 		return text
 	}
 	return ""
+}
+
+// machO reports whether a file begins like a program of macOS, thin or for
+// several processors; mach-o/loader.h, mach-o/fat.h. Nothing else in it has to be
+// read: the kernel takes no other loader than /usr/lib/dyld, and what dyld
+// opens is in the runtime read set. Whether this machine's processor is among
+// those in the file is left to the kernel.
+func machO(head []byte) bool {
+	if len(head) < 4 {
+		return false
+	}
+	switch binary.BigEndian.Uint32(head) {
+	case 0xfeedface, 0xfeedfacf, 0xcefaedfe, 0xcffaedfe, 0xcafebabe, 0xcafebabf:
+		return true
+	}
+	return false
 }
 
 // descriptor is an open file without the poller of package os, whose first

@@ -28,6 +28,17 @@ type Facts struct {
 	// because looking it up costs a file, and few profiles ask. Nil: unset.
 	User func() string
 
+	// UserTmp gives the user's own temporary directory, confstr(3)'s
+	// DARWIN_USER_TEMP_DIR: where private_tmp lies on macOS. A function, because asking
+	// for it may cost a process. Not used on Linux. Nil: unset.
+	UserTmp func() string
+
+	// OnPaper says that these are facts of a host that is not this one, so
+	// that no path can be looked at: every path is taken as it is written, for what its
+	// key asks for, and nothing is missing. What is resolved like that is for
+	// reading; no arm enforces it.
+	OnPaper bool
+
 	// Env is the caller's environment as it stands, "NAME=value" each. It
 	// passes through to the command.
 	Env []string

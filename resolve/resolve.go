@@ -47,7 +47,10 @@ func Resolve(p *Policy, f *Facts, r Request) (*Boundary, error) {
 	s := &resolver{
 		facts: f, request: r, walker: NewWalker(),
 		rules: map[string]*Rule{}, trails: map[string]*Trail{}, extra: map[string]string{},
-		b: &Boundary{os: f.OS, uid: f.UID, minABI: k.MinABI, audit: k.Audit, mach: k.MachLookup},
+		b: &Boundary{os: f.OS, uid: f.UID, onPaper: f.OnPaper, minABI: k.MinABI, audit: k.Audit, mach: k.MachLookup},
+	}
+	if f.OnPaper {
+		s.walker.paper = &Stat{Mode: fs.ModeDir | 0o700, UID: f.UID}
 	}
 	if f.OS == "darwin" && p.Common.MinABI.N > 0 {
 		s.refuse(MinABINotApplicable, "min_abi", "nothing on macOS can check a Landlock floor", p.Common.MinABI.Origin, nil, "write it in [linux], where it does not concern macOS")
@@ -233,13 +236,19 @@ func errText(err error) string {
 // is what a profile wrote.
 func (s *resolver) entry(v Value, access Access, kinds ...Kind) {
 	t := s.locate(v, false)
-	if t == nil || !s.kind(v, t, kinds...) {
+	if t == nil {
 		return
 	}
-	if t.Stat.Kind() == Device {
+	kind := kinds[0]
+	if !s.facts.OnPaper {
+		if kind = t.Stat.Kind(); !s.kind(v, t, kinds...) {
+			return
+		}
+	}
+	if kind == Device {
 		access &^= Execute
 	}
-	s.grant(Rule{Path: t.Real, Kind: t.Stat.Kind(), Access: access, ID: t.Stat.ID}, v)
+	s.grant(Rule{Path: t.Real, Kind: kind, Access: access, ID: t.Stat.ID}, v)
 	if access&(Write|Names) != 0 {
 		s.trails[t.Real] = t
 	}
@@ -344,7 +353,7 @@ func (p *Policy) SetPermitPath(path string) error {
 }
 
 func (s *resolver) isRoot(v Value, t *Trail) bool {
-	if t.Stat.ID != t.Hops[0].Stat.ID {
+	if t.Real != "/" && (s.facts.OnPaper || t.Stat.ID != t.Hops[0].Stat.ID) {
 		return false
 	}
 	s.refuse(PermitRoot, v.Text, "is the root directory: a boundary around everything is none", v.Origin, nil, "name the directories that are wanted")
@@ -382,29 +391,6 @@ func (s *resolver) readWrite(v Value) {
 	}
 	s.grant(r, v)
 	s.trails[r.Path] = t
-}
-
-func (s *resolver) runtime(pty bool) {
-	grant := func(path string, access Access, why string) {
-		t, err := s.walker.Walk(path)
-		if err != nil || t.Rest != "" || t.Stat.Kind() == 0 || badName(t.Real) != "" {
-			return // an entry that this host does not have
-		}
-		if t.Stat.Kind() != Directory && t.Stat.Kind() != Device {
-			access &^= Ioctl
-		}
-		s.grant(Rule{Path: t.Real, Kind: t.Stat.Kind(), Access: access, ID: t.Stat.ID}, Value{path + ": " + why, Origin{File: "runtime"}})
-	}
-	for _, e := range runtimeSet(s.facts.OS) {
-		switch {
-		case e.who == onlyUsers && s.facts.UID == 0, e.who == onlyRoot && s.facts.UID != 0, e.who == onlyPTY && !pty:
-		default:
-			grant(e.path, e.access, e.why)
-		}
-	}
-	for _, tty := range s.facts.Terminals {
-		grant(tty, Read|Write|Ioctl, "the terminal that confinectl was started on")
-	}
 }
 
 // environment works out what is added to the caller's environment.
@@ -473,6 +459,9 @@ func orElse(s, other string) string {
 // inode, so that no other spelling, symlink or bind mount hides one; what does not exist yet is
 // compared by real path.
 func (s *resolver) protect() {
+	if s.facts.OnPaper {
+		return // the guards are files of this host; the other one has its own, and judges itself
+	}
 	roots := make([]string, 0, len(s.trails))
 	for path := range s.trails {
 		roots = append(roots, path)

@@ -1,5 +1,7 @@
 package resolve
 
+import "strings"
+
 // An entry of the runtime read set: what nearly every program must read to
 // start. All entries are optional: what a host does not have is left out.
 type runtimeEntry struct {
@@ -125,11 +127,139 @@ var linuxRuntime = []runtimeEntry{
 	{"/dev/pts", Read | Write | Ioctl, onlyPTY, "pseudo-terminals: the new ones, and the user's other ones"},
 }
 
-// runtimeSet is the runtime read set of an operating system. That of macOS
-// belongs to its arm and is not written yet.
-func runtimeSet(os string) []runtimeEntry {
-	if os == "linux" {
-		return linuxRuntime
+// darwinRuntime comes from what other projects grant and what they report to
+// break without it; nothing of it was measured by us. Paths are real ones (/private/etc), because the arm
+// compares text. The kinds are those of every macOS; they count only where the set is printed
+// on a host that has none of these files.
+//
+// What a program needs and is not a file (Mach services, sysctls) is in the
+// arm's base text. /System is not granted as a whole: /System/Volumes/Data
+// is another name of everything the user has.
+var darwinRuntime = []struct {
+	kind    Kind
+	entries []runtimeEntry
+}{
+	{Directory, []runtimeEntry{
+		{"/usr", Read | Execute, everybody, "programs, libraries and their data"},
+		{"/bin", Read | Execute, everybody, "programs"},
+		{"/sbin", Read | Execute, everybody, "programs"},
+		{"/opt", Read | Execute, everybody, "programs installed by Homebrew and by vendors"},
+		{"/nix/store", Read | Execute, everybody, "programs and libraries of Nix"},
+		{"/System/Library", Read | Execute, everybody, "frameworks, and the programs in them"},
+		{"/System/Cryptexes", Read | Execute, everybody, "system libraries that are updated by themselves"},
+		{"/System/Volumes/Preboot/Cryptexes", Read | Execute, everybody, "where /System/Cryptexes leads; the shared cache of dyld"},
+		{"/System/iOSSupport", Read | Execute, everybody, "frameworks of Catalyst"},
+		{"/private/var/db/dyld", Read, everybody, "the shared cache of dyld before macOS 13"},
+		{"/private/var/db/timezone", Read, everybody, "time zones"},
+		{"/private/var/select", Read, everybody, "which shell and developer directory were chosen"},
+		{"/Library/Apple", Read | Execute, everybody, "Rosetta"},
+		{"/Library/Frameworks", Read | Execute, everybody, "frameworks installed by vendors, Python for one"},
+		{"/Library/Fonts", Read, everybody, "fonts"},
+		{"/Library/Java", Read | Execute, everybody, "Java"},
+		{"/Library/Filesystems/NetFSPlugins", Read | Execute, everybody, "loaded by the system's file libraries"},
+		{"/Library/Developer/CommandLineTools", Read | Execute, everybody, "what /usr/bin/git, python3, clang and make run: they are shims of xcrun"},
+		{xcodeLink, Read | Execute, everybody, "the developer directory that xcode-select chose"},
+		{"/private/etc", Read, onlyUsers, "system configuration"},
+		{"/private/etc/ssl", Read, onlyRoot, "TLS roots of LibreSSL"},
+		{"/private/etc/ssh/ssh_config.d", Read, onlyRoot, "ssh client; the host keys beside it stay hidden"},
+		{"/private/etc/paths.d", Read, onlyRoot, "read by path_helper in /etc/profile"},
+		{"/Library/Application Support/ClaudeCode", Read, everybody, "managed settings of Claude Code"},
+		{"/dev/fd", Read | Write, everybody, "the own descriptors"},
+	}},
+	{RegularFile, []runtimeEntry{
+		{"/private/var/run/resolv.conf", Read, everybody, "where /etc/resolv.conf leads"},
+		{"/Library/Preferences/.GlobalPreferences.plist", Read, everybody, "language and region"},
+		{"/Library/Preferences/com.apple.networkd.plist", Read, everybody, "read by the network library"},
+		{"/Library/Preferences/com.apple.dt.Xcode.plist", Read, everybody, "whether the licence of Xcode was accepted, without which its tools refuse to work"},
+		{"/private/etc/hosts", Read, onlyRoot, "names of hosts"},
+		{"/private/etc/services", Read, onlyRoot, "names of services"},
+		{"/private/etc/protocols", Read, onlyRoot, "names of protocols"},
+		{"/private/etc/passwd", Read, onlyRoot, "names of users"},
+		{"/private/etc/group", Read, onlyRoot, "names of groups"},
+		{"/private/etc/shells", Read, onlyRoot, "login shells"},
+		{"/private/etc/paths", Read, onlyRoot, "read by path_helper in /etc/profile"},
+		{"/private/etc/profile", Read, onlyRoot, "start-up file of shells"},
+		{"/private/etc/bashrc", Read, onlyRoot, "start-up file of bash"},
+		{"/private/etc/zshenv", Read, onlyRoot, "start-up file of zsh"},
+		{"/private/etc/zprofile", Read, onlyRoot, "start-up file of zsh"},
+		{"/private/etc/zshrc", Read, onlyRoot, "start-up file of zsh"},
+		{"/private/etc/gitconfig", Read, onlyRoot, "git stops on one that exists and cannot be read"},
+		{"/private/etc/ssh/ssh_config", Read, onlyRoot, "ssh client"},
+		{"/private/etc/ssh/crypto.conf", Read, onlyRoot, "included by ssh_config"},
+	}},
+	{Device, []runtimeEntry{
+		{"/dev/null", Read | Write, everybody, "every shell opens it"},
+		{"/dev/zero", Read | Write, everybody, "opened by name"},
+		{"/dev/random", Read | Write, everybody, "random bytes"},
+		{"/dev/urandom", Read | Write, everybody, "random bytes"},
+		{"/dev/autofs_nowait", Read, everybody, "opened by the system's file libraries"},
+		{"/dev/dtracehelper", Read | Write | Ioctl, everybody, "opened for writing by dyld; reported: programs die before main"},
+		{"/dev/tty", Read | Write | Ioctl, everybody, "the own terminal"},
+		{"/dev/ptmx", Read | Write | Ioctl, onlyPTY, "makes a pseudo-terminal"},
+	}},
+}
+
+// xcodeLink is the link that xcode-select keeps.
+const xcodeLink = "/private/var/db/xcode_select_link"
+
+// developerRoot is what has to be granted so that a developer directory works:
+// of an Xcode the whole application, because its tools reach out of Contents/Developer.
+func developerRoot(dir string) string {
+	if app, _, inside := strings.Cut(dir, ".app/Contents/"); inside {
+		return app + ".app"
 	}
-	return nil
+	return dir
+}
+
+// runtime grants the runtime read set, and the terminal that the caller sits at.
+func (s *resolver) runtime(pty bool) {
+	add := func(e runtimeEntry, kind Kind) {
+		switch {
+		case e.who == onlyUsers && s.facts.UID == 0, e.who == onlyRoot && s.facts.UID != 0, e.who == onlyPTY && !pty:
+		default:
+			s.runtimeRule(e.path, e.access, kind, e.why)
+		}
+	}
+	switch s.facts.OS {
+	case "linux":
+		for _, e := range linuxRuntime {
+			add(e, 0)
+		}
+	case "darwin":
+		for _, group := range darwinRuntime {
+			for _, e := range group.entries {
+				add(e, group.kind)
+			}
+		}
+	}
+	for _, tty := range s.facts.Terminals {
+		s.runtimeRule(tty, Read|Write|Ioctl, Device, "the terminal that confinectl was started on")
+	}
+}
+
+// runtimeRule grants one entry where the host has it. kind is what it is taken
+// for where nobody can look.
+func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string) {
+	t, err := s.walker.Walk(path)
+	if err == nil && path == xcodeLink {
+		if s.facts.OnPaper {
+			return // nobody knows where it leads
+		}
+		if root := developerRoot(t.Real); root != t.Real && t.Rest == "" {
+			t, err = s.walker.Walk(root)
+		}
+	}
+	if err != nil || t.Rest != "" || badName(t.Real) != "" {
+		return // an entry that this host does not have
+	}
+	if !s.facts.OnPaper {
+		kind = t.Stat.Kind()
+	}
+	if kind == 0 {
+		return
+	}
+	if kind != Directory && kind != Device {
+		access &^= Ioctl
+	}
+	s.grant(Rule{Path: t.Real, Kind: kind, Access: access, ID: t.Stat.ID}, Value{path + ": " + why, Origin{File: "runtime"}})
 }

@@ -88,7 +88,7 @@ func (s *resolver) scratch(a AgentScratch) {
 	if t == nil {
 		return
 	}
-	name := a.Agent + "-" + strconv.Itoa(s.facts.UID)
+	name := a.Agent + "-" + strconv.Itoa(s.facts.UID) // on macOS below /private/tmp, not the user's own: there Claude Code makes it
 	r := Rule{Path: below(t.Real, name), Kind: Directory, Access: ReadWrite, Make: a.Provision, Unprovisioned: !a.Provision}
 	if a.Provision {
 		id, ok := s.own(t.Real, name, "agent_scratch", a.Origin)
@@ -102,7 +102,8 @@ func (s *resolver) scratch(a AgentScratch) {
 	s.extra["agent_scratch"] = r.Path
 }
 
-// privateTmp grants <tmproot>/confinectl-<uid>/<name>. Where the temp root is
+// privateTmp grants <tmproot>/confinectl-<uid>/<name>; on macOS the temp root
+// is the user's own ([Facts.UserTmp]). Where the temp root is
 // that directory already, because confinectl exported it as TMPDIR to the process
 // that calls it now, it is used as it is.
 func (s *resolver) privateTmp(flag Flag, name string) {
@@ -114,11 +115,18 @@ func (s *resolver) privateTmp(flag Flag, name string) {
 		return
 	}
 	top := "confinectl-" + strconv.Itoa(s.facts.UID)
-	root := strings.TrimRight(s.facts.TmpRoot, "/")
+	tmp := s.facts.TmpRoot
+	if s.facts.OS == "darwin" { // /private/tmp is everybody's, and macOS has a directory for each user
+		tmp = ""
+		if s.facts.UserTmp != nil {
+			tmp = s.facts.UserTmp()
+		}
+	}
+	root := strings.TrimRight(tmp, "/")
 	if outer, ok := strings.CutSuffix(root, "/"+top+"/"+name); ok {
 		root = outer
 	}
-	if root == "" && s.facts.TmpRoot != "" {
+	if root == "" && tmp != "" {
 		root = "/"
 	}
 	t := s.tempRoot(root, "private_tmp", flag.Origin)

@@ -73,7 +73,8 @@ func (t *Trail) Passes(id FileID) bool {
 // directory, so that a boundary of a hundred paths looks at "/usr" once. It is made for one
 // resolution and is not safe for concurrent use: what it remembers grows stale.
 type Walker struct {
-	seen map[string]Stat
+	seen  map[string]Stat
+	paper *Stat // what everything is taken for where no path can be looked at; nil: look
 }
 
 // NewWalker returns a walker that has seen nothing.
@@ -87,7 +88,8 @@ const (
 
 // Walk resolves an absolute path as the kernel would: symlinks are followed, also
 // the last one; ".." is the parent of the real directory, not of the written one;
-// a trailing slash demands a directory.
+// a trailing slash demands a directory. On macOS the real path has the
+// spelling that is on disk, whatever letter case it was written in.
 //
 // Where a component does not exist the error is nil and Trail.Rest says what
 // is missing. Every other failure is the system's own errno (ENOTDIR, ELOOP,
@@ -107,6 +109,9 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 	}
 	if len(path) >= maxPath {
 		return t, syscall.ENAMETOOLONG
+	}
+	if w.paper != nil {
+		return t, w.onPaper(t)
 	}
 	root, err := w.lstat("/")
 	if err != nil {
@@ -174,7 +179,44 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 			return t, syscall.ESTALE
 		}
 	}
-	return t, nil
+	real, err := w.spelling(t.Real, t.Stat)
+	t.Real = real
+	return t, err
+}
+
+// maxDarwinPath is PATH_MAX of macOS, with the NUL.
+const maxDarwinPath = 1024
+
+// onPaper takes a path of macOS as it stands: it exists, no part of it is a symlink,
+// and ".." is what it looks like.
+func (w *Walker) onPaper(t *Trail) error {
+	if len(t.Path) >= maxDarwinPath {
+		return syscall.ENAMETOOLONG
+	}
+	t.enter("/", *w.paper)
+	for _, name := range components(t.Path) {
+		switch name {
+		case "", ".":
+		case "..":
+			t.enter(parent(t.Real), *w.paper)
+		default:
+			t.enter(below(t.Real, name), *w.paper)
+		}
+	}
+	return nil
+}
+
+// unfirm gives a path of the data volume of macOS the name that the kernel
+// compares rules with: a firmlink lets /Users and /System/Volumes/Data/Users be
+// one directory, and only the short name is known to match (facts of others;
+// not measured). same reports whether two names are one file; a path that has
+// no short name keeps its own, and the arm refuses it.
+func unfirm(path string, same func(a, b string) bool) string {
+	short, found := strings.CutPrefix(path, "/System/Volumes/Data/")
+	if found && same(path, "/"+short) {
+		return "/" + short
+	}
+	return path
 }
 
 func (t *Trail) enter(real string, st Stat) {
@@ -218,6 +260,9 @@ func within(path, dir string) bool {
 }
 
 func (w *Walker) lstat(path string) (Stat, error) {
+	if w.paper != nil {
+		return Stat{}, syscall.ENOENT // nothing is there that could be unfit
+	}
 	if st, ok := w.seen[path]; ok {
 		return st, nil
 	}
