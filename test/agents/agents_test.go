@@ -30,10 +30,11 @@ type agent struct {
 	start  []string
 	before func(s *seat)
 	screen *regexp.Regexp
+	// typed is the command for an interactive start with the prompt, and ready
+	// is done before it, so that it does not ask questions first.
+	typed []string
+	ready func(s *seat)
 }
-
-// claudeState is the global state of a Claude Code that welcomed its user once.
-const claudeState = `{"hasCompletedOnboarding": true, "theme": "dark"}`
 
 var agents = []agent{
 	{
@@ -44,7 +45,9 @@ var agents = []agent{
 		prompt: []string{"claude", "-p", prompt, "--allowedTools", "Bash"},
 		start:  []string{"claude"},
 		// The welcome itself wants to reach its maker, and ends where it cannot.
-		before: func(s *seat) { s.write(filepath.Join(s.home, ".claude.json"), claudeState) },
+		before: func(s *seat) { s.claudeState("") },
+		typed:  []string{"claude", "--permission-mode", "acceptEdits", "--allowedTools", "Bash", "--", prompt},
+		ready:  func(s *seat) { s.claudeState(s.project) },
 		screen: regexp.MustCompile(`Detected a custom API key|trust this folder|Do you trust`),
 	},
 	{
@@ -67,6 +70,7 @@ wire_api = "responses"
 		prompt: []string{"codex", "exec", "--skip-git-repo-check", "-s", "danger-full-access", prompt},
 		start:  []string{"codex", "--no-daemon", "-s", "danger-full-access"},
 		screen: regexp.MustCompile(`OpenAI Codex`),
+		typed:  []string{"codex", "--no-daemon", "-s", "danger-full-access", prompt},
 	},
 	{
 		name: "gemini", profile: "gemini-cli",
@@ -83,6 +87,7 @@ wire_api = "responses"
 		prompt: []string{"gemini", "--yolo", "-p", prompt},
 		start:  []string{"gemini"},
 		screen: regexp.MustCompile(`Gemini CLI|Type your message`),
+		typed:  []string{"gemini", "--yolo", "-i", prompt},
 	},
 	{
 		name: "opencode", profile: "opencode-cli",
@@ -99,6 +104,7 @@ wire_api = "responses"
 		prompt: []string{"opencode", "run", prompt},
 		start:  []string{"opencode"},
 		screen: regexp.MustCompile(`Ask anything`),
+		typed:  []string{"opencode", "--prompt", prompt},
 	},
 	{
 		name: "copilot", profile: "copilot-cli",
@@ -108,6 +114,11 @@ wire_api = "responses"
 		prompt: []string{"copilot", "-p", prompt, "--allow-all-tools", "--allow-all-paths"},
 		start:  []string{"copilot"},
 		screen: regexp.MustCompile(`(?i)GitHub Copilot|trust the files`),
+		typed:  []string{"copilot", "--allow-all-tools", "--allow-all-paths", "-i", prompt},
+		ready: func(s *seat) {
+			s.mkdir(filepath.Join(s.home, ".copilot"))
+			s.write(filepath.Join(s.home, ".copilot/config.json"), `{"trusted_folders": ["`+s.project+`"], "trustedFolders": ["`+s.project+`"]}`)
+		},
 	},
 	{
 		name: "qwen", profile: "qwen-cli",
@@ -127,7 +138,19 @@ wire_api = "responses"
 		prompt: []string{"qwen", "--yolo", "-p", prompt},
 		start:  []string{"qwen"},
 		screen: regexp.MustCompile(`Qwen Code|Type your message`),
+		typed:  []string{"qwen", "--yolo", "-i", prompt},
 	},
+}
+
+// claudeState writes the global state of a Claude Code that welcomed its user once; and
+// that trusts a project and the key, when a project is given.
+func (s *seat) claudeState(project string) {
+	s.t.Helper()
+	state := `{"hasCompletedOnboarding": true, "theme": "dark"`
+	if project != "" {
+		state += `, "customApiKeyResponses": {"approved": ["` + fakeKey[len(fakeKey)-20:] + `"]}, "projects": {"` + project + `": {"hasTrustDialogAccepted": true}}`
+	}
+	s.write(filepath.Join(s.home, ".claude.json"), state+"}")
 }
 
 func (s *seat) setenv(variables ...string) { s.env = append(s.env, variables...) }
@@ -141,22 +164,24 @@ const (
 // the same runs unconfined and confined, in seats of their own.
 func TestAgents(t *testing.T) {
 	for _, a := range agents {
+		root, other := newRow(a, "root"), newRow(a, ordinary().name)
 		t.Run(a.name, func(t *testing.T) {
 			t.Run("root", func(t *testing.T) {
 				if os.Geteuid() != 0 {
 					t.Fatal("has to run as root, to try root as well as an ordinary user; the latter alone: -run '/.*/user'")
 				}
-				testAgent(t, a, user{name: "root"})
+				testAgent(t, a, user{name: "root"}, root)
 			})
-			t.Run("user", func(t *testing.T) { testAgent(t, a, ordinary()) })
+			t.Run("user", func(t *testing.T) { testAgent(t, a, ordinary(), other) })
 		})
 	}
 }
 
-func testAgent(t *testing.T, a agent, u user) {
-	row := newRow(a, u)
+func testAgent(t *testing.T, a agent, u user, row *row) {
+	t.Parallel() // root and user, one agent after the other
 	t.Run("version", func(t *testing.T) { testVersion(t, a, u, row) })
 	t.Run("interactive", func(t *testing.T) { testInteractive(t, a, u, row) })
+	t.Run("typed", func(t *testing.T) { testTyped(t, a, u, row) })
 	t.Run("prompt", func(t *testing.T) { testPrompt(t, a, u, row) })
 }
 
@@ -230,64 +255,114 @@ func testPrompt(t *testing.T, a agent, u user, row *row) {
 		t.Errorf("the prompt ends with %d, unconfined with %d:\n%s\n%s", got.status, want.status, got.out, held.model.log())
 	}
 	row.inside = "no"
-	if held.content("wrote-inside") == "inside" {
+	if held.wroteInside(got.out) {
 		row.inside = "yes"
-	} else {
-		t.Errorf("the shell tool did not write inside the project:\n%s\n%s", got.out, held.model.log())
 	}
-	if held.content("made-temporary") != "yes" {
-		t.Error("the shell tool could not make a temporary file")
-	}
-	results := held.model.toolResults()
-	if len(results) != 1 || !strings.Contains(results[0].text, probeDone) || results[0].isError {
-		t.Errorf("the result of the shell tool is %+v", results)
-	}
-
 	row.outside = "no"
-	beside, err = os.ReadFile(held.beside)
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch {
-	case held.content("read-beside") != "":
-		t.Error("BREACHED: the file beside the project was read")
-	case string(beside) != besideBefore+"\n":
-		t.Error("BREACHED: the file beside the project was written")
-	case exists(filepath.Join(held.home, "beside-new.txt")):
-		t.Error("BREACHED: a file was made beside the project")
-	default:
+	if held.untouched() {
 		row.outside = "yes"
 	}
+	held.unexplained(a, free, row)
+}
 
-	explained, rest := held.explain(a.name, held.denials(), free.denials())
-	row.denials = fmt.Sprintf("%d (%d explained)", len(rest), explained)
+// testTyped is testPrompt for a person at a terminal: the tool may run in
+// another way then, on a pseudo-terminal for one.
+func testTyped(t *testing.T, a agent, u user, row *row) {
+	row.typed = "no"
+	free, held := a.seat(t, u), a.seat(t, u)
+	if a.ready != nil {
+		a.ready(free)
+		a.ready(held)
+	}
+	done := func(screen string) bool { return strings.Contains(screen, answer) || strings.Contains(screen, ended) }
+	control, ok := free.terminal(free.strace(a.typed...)...).wait(startLimit, done)
+	if !ok || !free.overwritten(time.Second) {
+		t.Fatalf("control: unconfined, the typed prompt does not write beside the project:\n%s\n%s", control, free.model.log())
+	}
+	free.killAll()
+	screen, _ := held.terminal(held.strace(held.confined(a.profile, a.typed...)...)...).wait(startLimit, done)
+	held.killAll()
+	if !strings.Contains(screen, answer) {
+		t.Errorf("the typed prompt is not answered:\n%s", screen)
+	}
+	if held.wroteInside(screen) && held.untouched() {
+		row.typed = "ok"
+	}
+	held.unexplained(a, free, row)
+}
+
+// wroteInside checks that the shell tool ran to its end, inside.
+func (s *seat) wroteInside(out string) bool {
+	s.t.Helper()
+	results := s.model.toolResults()
+	switch {
+	case s.content("wrote-inside") != "inside":
+		s.t.Errorf("the shell tool did not write inside the project:\n%s\n%s", out, s.model.log())
+	case s.content("made-temporary") != "yes":
+		s.t.Error("the shell tool could not make a temporary file")
+	case len(results) != 1 || !strings.Contains(results[0].text, probeDone) || results[0].isError:
+		s.t.Errorf("the result of the shell tool is %+v", results)
+	default:
+		return true
+	}
+	return false
+}
+
+// untouched checks that the boundary held.
+func (s *seat) untouched() bool {
+	s.t.Helper()
+	beside, err := os.ReadFile(s.beside)
+	s.check(err)
+	switch {
+	case s.content("read-beside") != "":
+		s.t.Error("BREACHED: the file beside the project was read")
+	case string(beside) != besideBefore+"\n":
+		s.t.Error("BREACHED: the file beside the project was written")
+	case exists(filepath.Join(s.home, "beside-new.txt")):
+		s.t.Error("BREACHED: a file was made beside the project")
+	default:
+		return true
+	}
+	return false
+}
+
+// unexplained reports each denial in the trace that has no explanation.
+func (s *seat) unexplained(a agent, free *seat, row *row) {
+	s.t.Helper()
+	explained, rest := s.explain(a.name, s.denials(), free.denials())
+	row.explained += explained
+	row.unexplained += len(rest)
 	for _, d := range rest {
-		t.Errorf("unexplained denial: %s", d)
+		s.t.Errorf("unexplained denial: %s", d)
 	}
 }
 
-// traced runs a command under strace, which stays outside the boundary, and ends
-// all that it leaves behind.
+// traced runs a command under strace and ends all that it leaves behind.
 func (s *seat) traced(argv ...string) outcome {
 	s.t.Helper()
-	strace := []string{"strace", "-f", "--seccomp-bpf", "-y", "-s", "200", "-e", "trace=file,network,process", "-o", s.trace()}
-	o := s.run(promptLimit, append(strace, argv...)...)
+	o := s.run(promptLimit, s.strace(argv...)...)
 	s.killAll()
 	return o
 }
 
+// strace puts strace before a command; it stays outside the boundary.
+func (s *seat) strace(argv ...string) []string {
+	return append([]string{"strace", "-f", "--seccomp-bpf", "-y", "-s", "200", "-e", "trace=file,network,process", "-o", s.trace()}, argv...)
+}
+
 func (s *seat) trace() string { return filepath.Join(s.out, "trace") }
 
-// A row of the table that TestMain prints in the end.
+// A row of the table that is printed in the end.
 type row struct {
-	agent, user                                            string
-	version, interactive, prompt, inside, outside, denials string
+	agent, user                                          string
+	version, interactive, typed, prompt, inside, outside string
+	unexplained, explained                               int
 }
 
 var rows []*row
 
-func newRow(a agent, u user) *row {
-	r := &row{agent: a.name, user: u.name, version: "-", interactive: "-", prompt: "-", inside: "-", outside: "-", denials: "-"}
+func newRow(a agent, user string) *row {
+	r := &row{agent: a.name, user: user, version: "-", interactive: "-", typed: "-", prompt: "-", inside: "-", outside: "-"}
 	rows = append(rows, r)
 	return r
 }
@@ -296,9 +371,9 @@ func printTable() {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Println("| agent | user | --version | interactive | prompt exit | wrote inside | outside untouched | unexplained denials |")
-	fmt.Println("|---|---|---|---|---|---|---|---|")
+	fmt.Println("| agent | user | --version | interactive | typed prompt | prompt exit | wrote inside | outside untouched | denials unexplained (explained) |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	for _, r := range rows {
-		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.agent, r.user, r.version, r.interactive, r.prompt, r.inside, r.outside, r.denials)
+		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s | %s | %d (%d) |\n", r.agent, r.user, r.version, r.interactive, r.typed, r.prompt, r.inside, r.outside, r.unexplained, r.explained)
 	}
 }

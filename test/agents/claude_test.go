@@ -20,7 +20,9 @@ func claudeSeat(t *testing.T) *seat {
 func TestClaudeStateInPlace(t *testing.T) {
 	s := claudeSeat(t)
 	state := filepath.Join(s.home, ".claude.json")
-	s.write(state, claudeState)
+	s.claudeState("")
+	old, err := os.ReadFile(state)
+	s.check(err)
 	inode := func() uint64 {
 		var st syscall.Stat_t
 		s.check(syscall.Stat(state, &st))
@@ -35,7 +37,7 @@ func TestClaudeStateInPlace(t *testing.T) {
 	if inode() != before {
 		t.Error("~/.claude.json was replaced; its directory is not writable")
 	}
-	if string(text) == claudeState {
+	if string(text) == string(old) {
 		t.Error("~/.claude.json is as it was: the state is not saved")
 	}
 }

@@ -60,7 +60,7 @@ func TestClaudeDaemon(t *testing.T) {
 	s.mkdir(filepath.Join(s.home, ".claude"))
 	// The daemon does not take a key from the environment.
 	s.write(filepath.Join(s.home, ".claude/settings.json"), `{"apiKeyHelper": "echo `+fakeKey+`", "permissions": {"allow": ["Bash"]}}`)
-	s.write(filepath.Join(s.home, ".claude.json"), `{"hasCompletedOnboarding": true, "theme": "dark", "projects": {"`+s.project+`": {"hasTrustDialogAccepted": true}}}`)
+	s.claudeState(s.project)
 	background := func(prompt string) []string {
 		return []string{"claude", "--bg", "--permission-mode", "acceptEdits", "--allowedTools", "Bash", "--", prompt + " " + marker}
 	}
@@ -108,7 +108,7 @@ func TestCodexDaemon(t *testing.T) {
 	s.check(err)
 	s.write(config, "approval_policy = \"never\"\n"+string(text)+"[projects.\""+s.project+"\"]\ntrust_level = \"trusted\"\n")
 	done := func(screen string) bool {
-		return strings.Contains(screen, "all done") || strings.Contains(screen, ended)
+		return strings.Contains(screen, answer) || strings.Contains(screen, ended)
 	}
 
 	term := s.terminal("codex", "-s", "danger-full-access", prompt)

@@ -202,8 +202,13 @@ func (s *seat) confined(profile string, argv ...string) []string {
 // killAll ends every process that has this seat's home directory, a name that no other
 // has, in its environment: daemons and helpers that agents leave behind.
 func (s *seat) killAll() {
-	for range 5 {
+	// SIGTERM first: strace then writes its trace to the end.
+	for try := range 20 {
 		left := 0
+		signal := syscall.SIGKILL
+		if try < 2 {
+			signal = syscall.SIGTERM
+		}
 		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, file := range environs {
 			env, err := os.ReadFile(file)
@@ -211,14 +216,14 @@ func (s *seat) killAll() {
 				continue
 			}
 			if pid, err := strconv.Atoi(strings.Split(file, "/")[2]); err == nil && pid != os.Getpid() {
-				syscall.Kill(pid, syscall.SIGKILL)
+				syscall.Kill(pid, signal)
 				left++
 			}
 		}
 		if left == 0 {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // marker in a prompt asks the stand-in for one call of a shell tool.
 const marker = "STANDIN-RUN-THE-COMMAND"
 
+// answer is what the stand-in says to everything else.
+const answer = "all done"
+
 // toolNames are what agents call the tool that runs a shell command, with the
 // argument that each of them takes.
 var toolNames = []struct {
@@ -179,7 +182,7 @@ func (s *standin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *standin) anthropic(w http.ResponseWriter, c conversation) {
 	block := map[string]any{"type": "text", "text": ""}
-	delta := map[string]any{"type": "text_delta", "text": "all done"}
+	delta := map[string]any{"type": "text_delta", "text": answer}
 	stop := "end_turn"
 	if name, args := s.call(c); name != "" {
 		text, _ := json.Marshal(args)
@@ -192,7 +195,7 @@ func (s *standin) anthropic(w http.ResponseWriter, c conversation) {
 		"stop_reason": nil, "stop_sequence": nil, "usage": map[string]any{"input_tokens": 1, "output_tokens": 1},
 	}
 	if !c.stream {
-		message["content"] = []any{map[string]any{"type": "text", "text": "all done"}}
+		message["content"] = []any{map[string]any{"type": "text", "text": answer}}
 		message["stop_reason"] = "end_turn"
 		reply(w, message)
 		return
@@ -209,7 +212,7 @@ func (s *standin) anthropic(w http.ResponseWriter, c conversation) {
 func (s *standin) responses(w http.ResponseWriter, c conversation) {
 	item := map[string]any{
 		"type": "message", "id": "msg_standin", "role": "assistant",
-		"content": []any{map[string]any{"type": "output_text", "text": "all done", "annotations": []any{}}},
+		"content": []any{map[string]any{"type": "output_text", "text": answer, "annotations": []any{}}},
 	}
 	if name, args := s.call(c); name != "" {
 		text, _ := json.Marshal(args)
@@ -234,7 +237,7 @@ func (s *standin) responses(w http.ResponseWriter, c conversation) {
 }
 
 func (s *standin) chat(w http.ResponseWriter, c conversation) {
-	message := map[string]any{"role": "assistant", "content": "all done"}
+	message := map[string]any{"role": "assistant", "content": answer}
 	finish := "stop"
 	if name, args := s.call(c); name != "" {
 		text, _ := json.Marshal(args)
@@ -264,7 +267,7 @@ func (s *standin) gemini(w http.ResponseWriter, c conversation) {
 	// and the answer has to be JSON.
 	part := map[string]any{"text": `{"model_choice":"flash","reasoning":"any"}`}
 	if c.stream {
-		part = map[string]any{"text": "all done"}
+		part = map[string]any{"text": answer}
 	}
 	if name, args := s.call(c); name != "" {
 		part = map[string]any{"functionCall": map[string]any{"name": name, "args": args}}
