@@ -71,7 +71,7 @@ func runAttempt(role string) int {
 	runtime.LockOSThread()
 	time.AfterFunc(20*time.Second, func() { os.Exit(3) })
 	a := &attempt{dir: os.Getenv(envDir), stdin: bufio.NewReader(os.Stdin)}
-	for _, r := range rows() {
+	for _, r := range append(rows(), raceRow(), swapRow(), layersRow(), stdioRow()) {
 		if r.name == os.Getenv(envRow) {
 			a.row = r
 		}
@@ -150,7 +150,8 @@ func self() *exec.Cmd { return exec.Command("/proc/self/exe") }
 
 // inNamespace runs inner in a new user namespace (and flags more) with the
 // caller mapped to root. Inside the boundary the map cannot be written, because
-// /proc is read-only there; the child then goes on without one.
+// /proc is read-only there; the child then goes on without one, and keeps what it
+// may do in its namespace as ambient capabilities across its own exec.
 func (a *attempt) inNamespace(flags uintptr) error {
 	cmd := self()
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -161,7 +162,10 @@ func (a *attempt) inNamespace(flags uintptr) error {
 	err := a.child(cmd)
 	if errors.Is(err, unix.EACCES) {
 		cmd = self()
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | flags}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER | flags,
+			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER},
+		}
 		err = a.child(cmd)
 	}
 	return err

@@ -9,11 +9,11 @@
 // two must agree.
 //
 // As root every row is measured twice, as root and as uid 1000, in a mount
-// namespace of its own; otherwise only as the caller. ESCAPES_TABLE=1 (or -v)
-// prints the table as Markdown, and CONFINECTL names a binary to measure
-// instead of building one:
+// namespace of its own; otherwise only as the caller. -v prints the table as
+// Markdown, ESCAPES_TABLE names a file to write it to, and CONFINECTL names a
+// binary to measure instead of building one:
 //
-//	CONFINECTL=$PWD/confinectl ESCAPES_TABLE=1 go test ./test/escapes
+//	CONFINECTL=$PWD/confinectl ESCAPES_TABLE=$PWD/table.md go test ./test/escapes
 //
 // Rows come from the measurement of plain Landlock that preceded the design;
 // the ids E3 to E25 are its numbers for what gets out of a bare domain.

@@ -40,14 +40,15 @@ type fixture struct {
 	binary, profiles string   // confinectl and its profile directory
 	env              []string // for the attempt
 
-	stdin *os.File   // instead of the pipe that answers steps
-	tty   bool       // stdin is to be the controlling terminal
-	files []*os.File // inherited by confinectl as 3, 4, ...
-	flags []string   // for confinectl exec
-	pid   int        // the bystander
-	ask   func(question string) (string, error)
-	undo  []func()
-	kept  *os.File // between a row's hooks
+	confined bool       // how it was launched last
+	stdin    *os.File   // instead of the pipe that answers steps
+	tty      bool       // stdin is to be the controlling terminal
+	files    []*os.File // inherited by confinectl as 3, 4, ...
+	flags    []string   // for confinectl exec
+	pid      int        // the bystander
+	ask      func(question string) (string, error)
+	undo     []func()
+	kept     *os.File // between a row's hooks
 }
 
 func (fx *fixture) in(name string) string  { return fx.dir + "/in/" + name }
@@ -165,7 +166,22 @@ func (fx *fixture) close() error {
 		f.Close()
 	}
 	clearFlags(fx.ro("f"))
-	return os.RemoveAll(fx.dir)
+	return removeTree(fx.dir)
+}
+
+// removeTree removes a directory, unless something is still mounted in it: what
+// is seen through a mount is not ours to remove.
+func removeTree(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 && (f[4] == dir || strings.HasPrefix(f[4], dir+"/")) {
+			return fmt.Errorf("%s is still mounted", f[4])
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // state is what the outside looks like: one fingerprint of content and names,
@@ -444,13 +460,24 @@ func runBystander() int {
 	return 0
 }
 
-// bystanderChanged asks the bystander whether anything happened to it.
+// bystanderChanged asks the bystander whether anything happened to it. What is
+// to be seen after a control may take a moment.
 func bystanderChanged(fx *fixture) (bool, error) {
-	now, err := fx.ask("state")
-	if err != nil {
-		return true, nil // it is gone
+	patience := 200
+	if fx.confined {
+		patience = 4
 	}
-	return now != fx.h.quiet, nil
+	for range patience {
+		now, err := fx.ask("state")
+		if err != nil {
+			return true, nil // it is gone
+		}
+		if now != fx.h.quiet {
+			return true, nil
+		}
+		pause()
+	}
+	return false, nil
 }
 
 // loop attaches an image outside to a free loop device until the fixture is

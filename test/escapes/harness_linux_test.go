@@ -28,37 +28,50 @@ const (
 	roleHarness = "harness" // the harness, in its own mount namespace
 	envBinary   = "CONFINECTL"
 	envTable    = "ESCAPES_TABLE"
+	envBase     = "ESCAPES_BASE" // made and removed by the outer process
 )
 
-// TestMain plays the other parts of the test binary. As root it starts over in
-// a mount namespace (and an IPC namespace) of its own, so that no mount outlives it.
+// TestMain plays the other parts of the test binary. The harness itself starts
+// over, as root in a mount namespace (and an IPC namespace) of its own: no mount
+// outlives it, and what it leaves when it is killed is removed from out here.
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(envRole); role {
 	case "attempt", "inner":
 		os.Exit(runAttempt(role))
 	case "bystander":
 		os.Exit(runBystander())
-	case "":
-		if os.Geteuid() == 0 {
-			os.Exit(startOver())
-		}
 	case roleHarness:
 		os.Unsetenv(envRole)
+		unix.Umask(0o022)
+		os.Exit(m.Run())
+	default:
+		os.Exit(startOver())
 	}
-	unix.Umask(0o022)
-	os.Exit(m.Run())
 }
 
 func startOver() int {
+	base, err := os.MkdirTemp(reachableTemp(), "escapes.")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "escapes:", err)
+		return 1
+	}
+	defer func() {
+		if err := removeTree(base); err != nil {
+			fmt.Fprintln(os.Stderr, "escapes:", err)
+		}
+	}()
 	runtime.LockOSThread() // Pdeathsig is that of the thread
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), envRole+"="+roleHarness)
+	cmd.Env = append(os.Environ(), envRole+"="+roleHarness, envBase+"="+base)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWIPC, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS | unix.CLONE_NEWIPC
+	}
 	// go test sends SIGQUIT to the whole group on a timeout; the other one prints.
 	signal.Ignore(unix.SIGQUIT)
-	err := cmd.Run()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -66,7 +79,7 @@ func startOver() int {
 	case errors.As(err, &exit):
 		return max(exit.ExitCode(), 1)
 	default:
-		fmt.Fprintln(os.Stderr, "escapes: no mount namespace:", err)
+		fmt.Fprintln(os.Stderr, "escapes: a mount namespace of its own:", err)
 		return 1
 	}
 }
@@ -96,23 +109,17 @@ func newHarness(t *testing.T) *harness {
 	if !h.root && os.Getenv("CI") == "true" {
 		t.Fatal("not root: half of the table cannot be measured")
 	}
-	base, err := os.MkdirTemp(reachableTemp(), "escapes.")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.base, h.bin = base, filepath.Join(base, "bin")
-	t.Cleanup(func() {
-		if err := unix.Unmount(h.base, unix.MNT_DETACH); err != nil && h.root && !errors.Is(err, unix.EINVAL) {
-			t.Error(err)
-		}
-		if err := os.RemoveAll(h.base); err != nil {
-			t.Error(err)
-		}
-	})
+	h.base = os.Getenv(envBase)
+	h.bin = filepath.Join(h.base, "bin")
 	if h.root {
 		if err := h.plainMount(); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(h.base, 0); err != nil { // not MNT_DETACH: nothing may still use it
+				t.Error(err)
+			}
+		})
 	}
 	for _, d := range []string{h.base, h.bin} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -179,6 +186,16 @@ func reachableTemp() string {
 		}
 	}
 }
+
+// users are those that this process can measure as.
+func (h *harness) users() []int {
+	if h.root {
+		return []int{asRoot, asUser}
+	}
+	return []int{asUser}
+}
+
+func userName(user int) string { return [2]string{"root", "uid1000"}[user] }
 
 func landlockABI() int {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
@@ -254,25 +271,37 @@ func (h *harness) measure(r *row, user int, confined bool) (res result) {
 	return res
 }
 
-// launch runs the attempt, as the command of confinectl exec or by itself.
-func (fx *fixture) launch(confined bool) result {
-	h := fx.h
-	argv := []string{filepath.Join(h.bin, "attempt")}
+// command is what starts the attempt, and its environment.
+func (fx *fixture) command(confined bool) (argv, environ []string) {
+	program := filepath.Join(fx.h.bin, "attempt")
+	argv = []string{program}
 	if confined {
 		argv = append([]string{fx.binary, "exec", "--profile-dir", fx.profiles}, fx.flags...)
-		argv = append(argv, "p", "--", filepath.Join(h.bin, "attempt"))
+		argv = append(argv, "p", "--", program)
 	}
+	environ = append(os.Environ(), envRole+"=attempt", envRow+"="+fx.row.name, envDir+"="+fx.dir, envPermit+"="+fx.permit)
+	return argv, append(environ, fx.env...)
+}
+
+func (fx *fixture) sys() *syscall.SysProcAttr {
+	sys := &syscall.SysProcAttr{Credential: fx.h.credential(fx.user)}
+	if fx.row.ownMounts && fx.h.root {
+		sys.Unshareflags = unix.CLONE_NEWNS
+	}
+	return sys
+}
+
+// launch runs the attempt, as the command of confinectl exec or by itself.
+func (fx *fixture) launch(confined bool) result {
+	fx.confined = confined
+	argv, environ := fx.command(confined)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = fx.dir + "/out"
-	cmd.Env = append(os.Environ(), envRole+"=attempt", envRow+"="+fx.row.name, envDir+"="+fx.dir, envPermit+"="+fx.permit)
-	cmd.Env = append(cmd.Env, fx.env...)
+	cmd.Env = environ
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	cmd.ExtraFiles = fx.files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: h.credential(fx.user)}
-	if fx.row.ownMounts && h.root {
-		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
-	}
+	cmd.SysProcAttr = fx.sys()
 	var answer io.Writer = io.Discard
 	if fx.stdin != nil {
 		cmd.Stdin = fx.stdin
@@ -337,10 +366,7 @@ func countSignals() func() int64 {
 			n.Add(1)
 		}
 	}()
-	return func() int64 {
-		time.Sleep(5 * time.Millisecond) // for one that is on its way
-		return n.Load()
-	}
+	return n.Load
 }
 
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }

@@ -238,7 +238,14 @@ func profileRows() []*row {
 		{name: "profile/root-link", id: "E19", about: "a symlink to / as permit path", kind: closed, want: refused("permit-root"), changes: content,
 			prepare: func(fx *fixture) error { return os.Symlink("/", fx.dir+"/link") }, profile: permit(below("link")), try: outside},
 		{name: "profile/root-bind", id: "E19", about: "/ bound elsewhere as permit path", kind: closed, want: refused("permit-root"), changes: content, rootFixture: true,
-			prepare: func(fx *fixture) error { return fx.bind("/", fx.dir+"/alias") }, profile: permit(below("alias")), try: outside},
+			prepare: func(fx *fixture) error {
+				if err := fx.bind("/", fx.dir+"/alias"); err != nil {
+					return err
+				}
+				// Read-only, so that no slip of this harness can reach the host through it.
+				return unix.Mount("", fx.dir+"/alias", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+			},
+			profile: permit(below("alias")), try: outside},
 		{name: "profile/root-extra", id: "E19", about: "/ as extra subpath", kind: closed, want: refused("permit-root"), changes: content, profile: extra(literally("/")), try: outside},
 		{name: "profile/contains", id: "E20", about: "permit path contains the profile directory: rewrite the profile", kind: closed, want: refused("self-widening"), changes: content, profile: permit(below("")), try: rewrite},
 		{name: "profile/is", id: "E20", about: "permit path is the profile directory", kind: closed, want: refused("self-widening"), changes: content, profile: permit(below("in-prof")), try: rewrite},

@@ -375,9 +375,11 @@ func deviceRows() []*row {
 				if err != nil {
 					return err
 				}
-				on := make([]byte, 4)
-				on[0] = 1
-				return ioctlPointer(fd, unix.BLKROSET, &on[0])
+				on, off := []byte{1, 1, 1, 1}, make([]byte, 4)
+				if err := ioctlPointer(fd, unix.BLKROSET, &on[0]); err != nil {
+					return err
+				}
+				return ioctlPointer(fd, unix.BLKROSET, &off[0]) // the device keeps it
 			}},
 		node("/dev/kmsg"), node("/dev/loop-control"), node("/dev/fuse"), node("/dev/kvm"), node("/dev/mem"), node("/dev/port"),
 	}
@@ -478,19 +480,32 @@ func kernelRows() []*row {
 				}
 				return nil
 			}},
-		{name: "kernel/mqueue", about: "create a POSIX message queue", kind: held, want: eacces, blocked: sameBlock("ENOSYS", "no message queues in this kernel"),
+		{name: "kernel/mqueue", about: "open a new POSIX message queue", kind: held, want: eacces, blocked: noQueues,
 			try: func(*attempt) error {
-				name := []byte("escapes\x00")
-				fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0)
+				err := queue()
+				_ = unlinkQueue()
+				return err
+			}},
+		{name: "kernel/mqueue-name", about: "make the name of a message queue: the kernel makes it before Landlock is asked", kind: limit, want: allowed, blocked: noQueues,
+			try: func(*attempt) error {
+				_ = queue()
+				return unlinkQueue()
+			}},
+		{name: "kernel/mqueue-unlink", about: "remove the name of a message queue made outside", kind: limit, want: allowed, blocked: noQueues,
+			prepare: func(fx *fixture) error {
+				fx.later(func() { _ = unlinkQueue() })
+				if err := queue(); err != nil {
+					return err
+				}
+				name := []byte(queueName)
+				fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_RDWR, 0, 0, 0, 0)
 				if errno != 0 {
 					return errno
 				}
-				_ = unix.Close(int(fd))
-				if _, _, errno := unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&name[0])), 0, 0); errno != 0 {
-					return errno
-				}
-				return nil
-			}},
+				defer unix.Close(int(fd))
+				return unix.Fchown(int(fd), fx.uid(), fx.gid())
+			},
+			try: func(*attempt) error { return unlinkQueue() }},
 		{name: "kernel/fanotify", about: "take a writable descriptor of an outside file from a fanotify event", kind: held, want: eaccesOr1, changes: content,
 			blocked: [2]blocked{{"ENOSYS", "no fanotify in this kernel"}, {"EPERM ENOSYS", "needs CAP_SYS_ADMIN"}},
 			step:    func(fx *fixture) error { return read(fx.out("fan")) },
@@ -552,6 +567,28 @@ func kernelRows() []*row {
 				return except(errno, unix.EINVAL)
 			}},
 	}
+}
+
+const queueName = "confinectl-escapes\x00"
+
+var noQueues = sameBlock("ENOSYS", "no message queues in this kernel")
+
+// queue makes and opens a message queue.
+func queue() error {
+	name := []byte(queueName)
+	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return unix.Close(int(fd))
+}
+
+func unlinkQueue() error {
+	name := []byte(queueName)
+	if _, _, errno := unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&name[0])), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // except takes an errno that only comes after the permission check for a success.
@@ -638,6 +675,11 @@ func metadataRows() []*row {
 			blocked: [2]blocked{noFlags, {"EPERM ENOTTY EOPNOTSUPP", "needs CAP_LINUX_IMMUTABLE"}}, try: flag(immutable, true)},
 		{name: "metadata/flock", id: "E10", about: "lock a file in a read path", kind: limit, want: allowed,
 			try: opened(func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })},
+		{name: "metadata/lease", id: "E10", about: "lease on a file in a read path: writers outside have to wait", kind: limit, want: allowed,
+			try: opened(func(fd int) error {
+				_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+				return err
+			})},
 		{name: "metadata/fchmod", id: "E10", about: "fchmod of a file in a read path", kind: limit, want: allowed, changes: metadata,
 			try: opened(func(fd int) error { return unix.Fchmod(fd, 0o600) })},
 		{name: "metadata/fsetxattr", id: "E10", about: "extended attribute of a file in a read path", kind: limit, want: allowed, changes: metadata, blocked: noAttributes,

@@ -69,6 +69,18 @@ func processRows() []*row {
 				}
 				return unix.Setns(ns, unix.CLONE_NEWNS)
 			}},
+		{name: "proc/setns-pidfd", about: "enter the mount namespace by a pidfd", kind: held, want: eperm,
+			blocked: [2]blocked{asUser: {"EPERM", "setns needs CAP_SYS_ADMIN"}},
+			try: func(a *attempt) error {
+				pidfd, err := unix.PidfdOpen(victim(), 0)
+				if err != nil {
+					return err
+				}
+				if err := unix.Unshare(unix.CLONE_FS); err != nil {
+					return err
+				}
+				return unix.Setns(pidfd, unix.CLONE_NEWNS)
+			}},
 		{name: "proc/environ", id: "E18", about: "environment of a process outside", kind: closed, want: eacces,
 			try: func(a *attempt) error { return read(proc("environ")) }},
 		{name: "proc/maps", id: "E18", about: "memory map of a process outside", kind: closed, want: eacces,
@@ -274,18 +286,26 @@ func descriptorRows() []*row {
 	for _, r := range rs {
 		r.prepare = (*fixture).outsideFiles
 	}
-	return append(rs, &row{name: "descriptor/stdin", id: "E3", about: "standard input is an outside file, open for writing: the caller's grant", kind: limit, want: allowed, changes: content,
-		prepare: func(fx *fixture) (err error) {
-			fx.stdin, err = os.OpenFile(fx.out("held"), os.O_RDWR, 0)
-			if err == nil {
+	stdin := func(name string, flags int) func(fx *fixture) error {
+		return func(fx *fixture) (err error) {
+			if fx.stdin, err = os.OpenFile(fx.out(name), flags, 0); err == nil {
 				fx.later(func() { fx.stdin.Close() })
 			}
 			return err
-		},
-		try: func(*attempt) error {
-			_, err := unix.Write(0, []byte("X"))
-			return err
-		}})
+		}
+	}
+	return append(rs,
+		&row{name: "descriptor/stdin", id: "E3", about: "standard input is an outside file, open for writing: the caller's grant", kind: limit, want: allowed, changes: content,
+			prepare: stdin("held", os.O_RDWR),
+			try: func(*attempt) error {
+				_, err := unix.Write(0, []byte("X"))
+				return err
+			}},
+		&row{name: "descriptor/stdin-reopen", about: "standard input is an outside file, open for reading: opened again for writing", kind: held, want: eacces, changes: content,
+			prepare: stdin("held", os.O_RDONLY), try: func(*attempt) error { return write("/dev/stdin", 0) }},
+		&row{name: "descriptor/stdin-directory", about: "standard input is an outside directory: create below it", kind: held, want: eacces, changes: content,
+			prepare: stdin("", os.O_RDONLY), try: func(*attempt) error { return writeAt(0, "made", unix.O_CREAT) }},
+	)
 }
 
 // uring is the least of io_uring that submits one request and waits for it.
