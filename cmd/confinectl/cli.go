@@ -70,6 +70,8 @@ var commands = []struct {
 	{"facts", factsCommand},
 	{"policy", policyCommand},
 	{"spec", specCommand},
+	{"watch", watchCommand},
+	{"supervise", superviseCommand},
 	{"version", versionCommand},
 }
 

@@ -12,16 +12,16 @@ import (
 	"github.com/confinectl/confinectl/resolve"
 )
 
-// Exit statuses. exec and confine-exec leave all below 125 to the command.
+// Exit statuses. exec, confine-exec and supervise leave all below 125 to the command.
 const (
 	statusProblems = 1   // a report found problems
 	statusUsage    = 2   // wrong usage of a report
-	statusRefused  = 125 // exec and confine-exec: refused or wrong usage, nothing executed
+	statusRefused  = 125 // exec, confine-exec and supervise: refused or wrong usage, nothing executed
 )
 
 // refusalStatus is what a command ends with when it refuses or is used wrongly.
 func refusalStatus(command string) int {
-	if command == "exec" || command == "confine-exec" {
+	if command == "exec" || command == "confine-exec" || command == "supervise" {
 		return statusRefused
 	}
 	return statusProblems
@@ -37,6 +37,11 @@ func (e *usageError) Error() string { return e.detail }
 func usagef(hint, format string, args ...any) error {
 	return &usageError{detail: fmt.Sprintf(format, args...), hint: hint}
 }
+
+// exitStatus is what a command of the user ended with: there is nothing to say.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // problems says that a report was printed and found problems: there is nothing
 // left to say.
@@ -87,6 +92,10 @@ func (c *cli) report(err error, refused int) int {
 	}
 	if errors.Is(err, errProblems) {
 		return statusProblems
+	}
+	var ended exitStatus
+	if errors.As(err, &ended) {
+		return int(ended)
 	}
 	m := message{Status: refused}
 	var lines []string

@@ -23,6 +23,7 @@ type boundaryJSON struct {
 	PermitPath  string            `json:"permit_path"`
 	Dir         string            `json:"dir"`
 	MinABI      int               `json:"min_abi"`
+	Audit       bool              `json:"audit"`
 	Guaranteed  []string          `json:"guaranteed"`
 	AddedByHost []string          `json:"added_by_host"`
 	Open        []string          `json:"open"`
@@ -55,14 +56,18 @@ type skippedJSON struct {
 func showCommand(c *cli) *cobra.Command {
 	l := &launch{}
 	var asJSON, asText bool
-	var arm string
+	var arm, against string
 	cmd := &cobra.Command{
 		Use:   "show [flags] PROFILE [-- CMD [ARG…]]",
 		Short: "Print the effective boundary of a profile, with the file and key behind every rule",
 		Long: `Print the boundary that exec would enforce here and now: every real path, what
 is granted there, and the file and key that asked for it. With a command, its
 executable and interpreters are part of it. --text prints the ruleset in the
-words of the arm. Nothing is made or changed.`,
+words of the arm. Nothing is made or changed.
+
+--diff-against compares it with what "show --json" printed earlier: what is
+granted, made, added to the environment and left open, not where that is
+written. The status is 1 where they differ.`,
 	}
 	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -88,6 +93,9 @@ words of the arm. Nothing is made or changed.`,
 			return err
 		}
 		host := enforce.Probe()
+		if against != "" {
+			return c.showDifference(showJSON(p, b, host), against, asJSON)
+		}
 		if asText {
 			_, err := io.WriteString(c.stdout, enforce.Landlock(b, armABI(host)).Text())
 			return err
@@ -101,6 +109,7 @@ words of the arm. Nothing is made or changed.`,
 	l.flags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&asText, "text", false, "print the ruleset in the arm's own words")
+	cmd.Flags().StringVar(&against, "diff-against", "", "print what differs from the boundary in `FILE`, which show --json wrote")
 	cmd.Flags().StringVar(&arm, "arm", "landlock", "the `arm` whose words --text uses")
 	return cmd
 }
@@ -152,7 +161,7 @@ func toRuleJSON(rules []resolve.Rule) []ruleJSON {
 func showJSON(p *loader.Loaded, b *resolve.Boundary, h enforce.Host) boundaryJSON {
 	dir, _ := b.Dir()
 	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: p.Files, OS: b.OS(), PermitPath: b.PermitPath(), Dir: dir,
-		MinABI: floor(b), Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: b.ToMake(), Env: map[string]string{}, Skipped: []skippedJSON{}}
+		MinABI: floor(b), Audit: b.Audit().On, Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: b.ToMake(), Env: map[string]string{}, Skipped: []skippedJSON{}}
 	out.Guaranteed, out.AddedByHost, out.Open = guarantees(b, h)
 	for _, s := range b.Skipped() {
 		out.Skipped = append(out.Skipped, skippedJSON{toValueJSON(s.Value), s.Why})

@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"enforce":           {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
 	"examples/profiles": {},
 	"cmd/confinectl": {"resolve", "profiles", "loader", "enforce", "examples/profiles",
-		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext"},
+		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "golang.org/x/sys/unix"},
 }
 
 // never are standard packages that a launcher must not carry: they cost start-up
