@@ -12,6 +12,11 @@ type StartOptions struct {
 	Setpgid    bool // put the command into a process group of its own
 	Foreground bool // and make that the foreground group of the terminal Ctty; implies Setpgid
 	Ctty       int  // descriptor of the caller's terminal, for Foreground
+
+	// MakeNothing leaves out of the boundary the directories that the launcher would have to
+	// make, where they do not exist. The boundary gets narrower by it, and
+	// nothing is made: it is there for measuring, and not for running a command.
+	MakeNothing bool
 }
 
 // Process is a confined command that [Plan.Start] started.

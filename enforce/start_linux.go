@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/confinectl/confinectl/resolve"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,11 +48,14 @@ func (p *Plan) Start(o StartOptions) (*Process, error) {
 		defer null.Close()
 		files[i] = null
 	}
-	s, err := p.prepare(true)
+	s, err := p.prepare(!o.MakeNothing)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
+	if s.dir < 0 {
+		return nil, &resolve.Refusal{Code: resolve.PathMissing, Subject: p.b.PermitPath(), Detail: "the working directory is still to be made"}
+	}
 	if err := closeOnExec(nil); err != nil {
 		return nil, err
 	}
