@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/confinectl/confinectl/resolve"
@@ -85,18 +83,6 @@ func (p *Plan) Rehearse() error {
 	}
 	s.close()
 	return nil
-}
-
-// command is what Exec and Start run.
-func (p *Plan) command() (*resolve.Command, error) {
-	if err := p.ok(); err != nil {
-		return nil, err
-	}
-	c := p.b.Command()
-	if c == nil || len(c.Argv) == 0 || c.Path == "" && c.Missing == "" {
-		return nil, errNoCommand
-	}
-	return c, nil
 }
 
 // stage holds what is left of the paths once they were judged: descriptors.
@@ -229,22 +215,8 @@ func (s *Ruleset) create(fds []int) (fd int, flags uint32, err error) {
 	return -1, 0, r
 }
 
-// limit says which limit was reached when a descriptor could not be had.
-func limit(r *resolve.Refusal) *resolve.Refusal {
-	if errors.Is(r.Cause, unix.EMFILE) {
-		var l unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil {
-			r.Detail += fmt.Sprintf(": RLIMIT_NOFILE is %d", l.Cur)
-		}
-		r.Hints = []string{"`ulimit -n` raises the limit; every rule needs a descriptor for a moment"}
-	}
-	return r
-}
-
 // openRule opens the path of a rule without following any symlink, and
-// judges what it opened: it must be of the kind and have the device and inode that
-// Resolve saw. A file that was removed and made again can be given the same
-// inode number; then it passes, as the same real path.
+// judges what it opened.
 func openRule(r resolve.Rule) (int, *resolve.Refusal) {
 	fd, err := openPath(r.Path, 0)
 	if err != nil {
@@ -255,34 +227,11 @@ func openRule(r resolve.Rule) (int, *resolve.Refusal) {
 		unix.Close(fd)
 		return -1, applyFailed("fstat", err)
 	}
-	detail := ""
-	if is := kindOf(st); is != r.Kind {
-		detail = fmt.Sprintf("%s was a %s and is now %s", r.Path, r.Kind, kindText(is))
-	} else if idOf(st) != r.ID {
-		detail = fmt.Sprintf("%s is another %s than the one that was looked at", r.Path, r.Kind)
-	}
-	if detail != "" {
+	if refusal := moved(r, st); refusal != nil {
 		unix.Close(fd)
-		return -1, ruleRefusal(resolve.PathMoved, r, detail, nil)
+		return -1, refusal
 	}
 	return fd, nil
-}
-
-// pathRefusal names why the path of a rule could not be opened.
-func pathRefusal(r resolve.Rule, err error) *resolve.Refusal {
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return ruleRefusal(resolve.PathMissing, r, r.Path+" does not exist any more", err)
-	case errors.Is(err, unix.EACCES):
-		return ruleRefusal(resolve.PathUnreadable, r, "a directory above "+r.Path+" may not be searched", err)
-	case errors.Is(err, unix.ELOOP):
-		return ruleRefusal(resolve.PathMoved, r, r.Path+" goes through a symlink by now", err)
-	case errors.Is(err, unix.ENOTDIR):
-		return ruleRefusal(resolve.PathMoved, r, "a directory above "+r.Path+" is none any more", err)
-	}
-	refusal := applyFailed("openat2", err)
-	refusal.Detail = r.Path + ": " + refusal.Detail
-	return limit(refusal)
 }
 
 // makeDirectory makes a directory of the user's own where it is missing, and
@@ -296,23 +245,16 @@ func makeDirectory(r resolve.Rule, uid int, mkdir bool) (int, *resolve.Refusal) 
 		return -1, pathRefusal(resolve.Rule{Path: parentPath, Reasons: r.Reasons}, err)
 	}
 	defer unix.Close(parent)
-	unfit := func(detail string, cause error, hint string) (int, *resolve.Refusal) {
-		refusal := ruleRefusal(resolve.ScratchUnfit, r, detail, cause)
-		refusal.Hints = []string{hint}
-		return -1, refusal
-	}
 	st, err := fstat(parent)
 	if err != nil {
 		return -1, applyFailed("fstat", err)
 	}
-	if owner := int(st.Uid); owner != 0 && owner != uid || st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0 {
-		return unfit(fmt.Sprintf("%s, owned by uid %d with mode %04o, lets others replace what lies in it", parentPath, owner, st.Mode&0o7777), nil,
-			"choose a place below a directory of your own")
+	if refusal := unfitAbove(r, st, uid); refusal != nil {
+		return -1, refusal
 	}
 	if mkdir {
-		err := ignoringEINTR(func() error { return unix.Mkdirat(parent, name, 0o700) })
-		if err != nil && err != unix.EEXIST {
-			return unfit(r.Path+" cannot be made: "+errno(err), err, "make it yourself, with mode 0700")
+		if refusal := makeIn(parent, name, r); refusal != nil {
+			return -1, refusal
 		}
 	}
 	var fd int
@@ -331,36 +273,11 @@ func makeDirectory(r resolve.Rule, uid int, mkdir bool) (int, *resolve.Refusal) 
 		unix.Close(fd)
 		return -1, applyFailed("fstat", err)
 	}
-	detail := ""
-	switch kind := kindOf(st); {
-	case kind != resolve.Directory:
-		detail = "is " + kindText(kind) + ", not a directory"
-	case int(st.Uid) != uid:
-		detail = fmt.Sprintf("is owned by uid %d, not by uid %d", st.Uid, uid)
-	case st.Mode&0o022 != 0:
-		detail = fmt.Sprintf("can be written by others (%04o)", st.Mode&0o7777)
-	case r.ID != (resolve.FileID{}) && idOf(st) != r.ID:
+	if refusal := unfitMade(r, st, uid); refusal != nil {
 		unix.Close(fd)
-		return -1, ruleRefusal(resolve.PathMoved, r, r.Path+" is another directory than the one that was looked at", nil)
-	default:
-		return fd, nil
+		return -1, refusal
 	}
-	unix.Close(fd)
-	return unfit(r.Path+" "+detail, nil, "remove it: it is made again, with mode 0700")
-}
-
-// checkKeep finds what cannot be kept before anything was opened here.
-func checkKeep(keep []int) error {
-	for _, fd := range keep {
-		if fd >= 0 && fd <= 2 {
-			continue
-		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if err != nil || flags&unix.FD_CLOEXEC != 0 {
-			return &KeepError{FD: fd, Err: unix.EBADF}
-		}
-	}
-	return nil
+	return fd, nil
 }
 
 // closeOnExec marks every descriptor above 2, except keep: a descriptor keeps
@@ -411,52 +328,3 @@ func openPath(path string, flags uint64) (fd int, err error) {
 	})
 	return fd, err
 }
-
-func fstat(fd int) (*unix.Stat_t, error) {
-	var st unix.Stat_t
-	err := ignoringEINTR(func() error { return unix.Fstat(fd, &st) })
-	return &st, err
-}
-
-func ignoringEINTR(f func() error) error {
-	for {
-		if err := f(); err != unix.EINTR {
-			return err
-		}
-	}
-}
-
-func idOf(st *unix.Stat_t) resolve.FileID {
-	return resolve.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
-}
-
-// kindOf is the zero Kind for what no rule can be for: a FIFO, or a symlink.
-func kindOf(st *unix.Stat_t) resolve.Kind {
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return resolve.Directory
-	case unix.S_IFREG:
-		return resolve.RegularFile
-	case unix.S_IFCHR, unix.S_IFBLK:
-		return resolve.Device
-	case unix.S_IFSOCK:
-		return resolve.Socket
-	}
-	return 0
-}
-
-func kindText(k resolve.Kind) string {
-	if k == 0 {
-		return "a symlink or a FIFO"
-	}
-	return "a " + k.String()
-}
-
-// cut takes the last component off a real path.
-func cut(path string) (parent, name string) {
-	i := strings.LastIndexByte(path, '/')
-	return path[:max(i, 1)], path[i+1:]
-}
-
-// openNull is the null device, for a stream that the caller did not give.
-func openNull() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) }

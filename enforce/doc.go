@@ -6,8 +6,8 @@
 // command. [Plan.Start] starts the command confined below a Go program that stays as
 // it is. [Plan.LaunchSpec] says what a caller in another language spawns.
 //
-// The host chooses the arm: Landlock on Linux. What a boundary means in the
-// arm's words ([Landlock]) is computed by code without an operating system
+// The host chooses the arm: Landlock on Linux, Seatbelt on macOS. What a boundary means in the
+// arm's words ([Landlock], [Seatbelt]) is computed by code without an operating system
 // suffix; the files with a suffix only apply it, and the file for every other
 // system refuses. The package does not log, keeps no state and has no init.
 package enforce

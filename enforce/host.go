@@ -10,9 +10,10 @@ import (
 
 // Host is what this machine can enforce, as [Probe] found it.
 type Host struct {
-	Arm     string // "landlock"; empty where there is none
+	Arm     string // "landlock" or "seatbelt"; empty where there is none
 	Release string // of the kernel
 
+	// The next four are Landlock's, and zero elsewhere.
 	Offered int    // the Landlock ABI that the kernel claims; 0 where there is none
 	Used    int    // the ABI that counts: what the kernel then accepts, at most [NewestABI]
 	Lowered string // why Used is less than Offered; empty where it is not

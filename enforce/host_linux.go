@@ -6,7 +6,11 @@ import (
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+
+	"github.com/confinectl/confinectl/resolve"
 )
+
+func compileHere(b *resolve.Boundary) (*Plan, error) { return compile(b, probeArm()) }
 
 // Probe asks this machine what it can enforce. It creates and closes an empty ruleset,
 // reads one sysctl, and changes nothing.

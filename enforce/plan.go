@@ -18,7 +18,8 @@ import (
 type Plan struct {
 	b       *resolve.Boundary
 	host    Host
-	ruleset *Ruleset
+	ruleset *Ruleset // on Linux
+	sbpl    *SBPL    // on macOS
 }
 
 // Compile asks whether this host can enforce the whole of b, and refuses by
@@ -27,19 +28,25 @@ type Plan struct {
 // It does not look at the paths: a Plan may still be refused by [Plan.Exec]
 // when a path is not what it was.
 //
-// Refusals: arm-missing (no Landlock, or b was resolved for another system); abi-below-floor
-// (min_abi, the default floor, or audit records below ABI 7); inexpressible (a
-// scratch directory that nobody provisions). The last two are reported together.
+// Refusals: arm-missing (no Landlock, no sandbox-exec, or b was resolved for another
+// system). On Linux: abi-below-floor (min_abi, the default floor, or audit records below
+// ABI 7); inexpressible (a scratch directory that nobody provisions); these two are reported together.
+// On macOS: those of [Seatbelt]; already-confined; apply-failed (sandbox-exec
+// does not take the profile, as was tried with /usr/bin/true).
 func Compile(b *resolve.Boundary) (*Plan, error) {
-	if b == nil || b.OS() == "" {
-		return nil, errors.New("BUG: a boundary that Resolve did not make was handed to enforce.Compile")
-	}
-	if b.OS() != runtime.GOOS {
+	switch {
+	case b == nil || b.OS() == "":
+		return nil, errNoBoundary
+	case b.OS() != runtime.GOOS:
 		return nil, &resolve.Refusal{Code: resolve.ArmMissing, Subject: b.Name(),
 			Detail: "the boundary was resolved for " + b.OS() + ", and this host runs " + runtime.GOOS}
+	case b.OnPaper():
+		return nil, &resolve.Refusal{Code: resolve.ArmMissing, Subject: b.Name(), Detail: "the boundary was resolved on paper: no path was looked at"}
 	}
-	return compile(b, probeArm())
+	return compileHere(b)
 }
+
+var errNoBoundary = errors.New("BUG: a boundary that Resolve did not make was handed to enforce")
 
 // terms are what the refusals of Compile depend on.
 type terms struct {
@@ -112,7 +119,7 @@ func ruleRefusal(code resolve.Code, rule resolve.Rule, detail string, cause erro
 var errNoPlan = errors.New("BUG: a plan that Compile did not make was used")
 
 func (p *Plan) ok() error {
-	if p == nil || p.b == nil || p.ruleset == nil {
+	if p == nil || p.b == nil || p.ruleset == nil && p.sbpl == nil {
 		return errNoPlan
 	}
 	return nil
@@ -125,13 +132,16 @@ func (p *Plan) Boundary() *resolve.Boundary { return p.b }
 // filled in; [Probe] does that.
 func (p *Plan) Host() Host { return p.host }
 
-// Ruleset is the boundary in the arm's own terms. It must not be changed.
+// Ruleset is the boundary in Landlock's terms, and nil on macOS. It must not be changed.
 func (p *Plan) Ruleset() *Ruleset { return p.ruleset }
 
-// Text is the plan in the arm's own words; see [Ruleset.Text].
+// Text is the plan in the arm's own words; see [Ruleset.Text] and [SBPL.Text].
 func (p *Plan) Text() string {
-	if p.ok() != nil {
+	switch {
+	case p.ok() != nil:
 		return ""
+	case p.sbpl != nil:
+		return p.sbpl.Text()
 	}
 	return p.ruleset.Text()
 }
@@ -183,6 +193,18 @@ func oneLine(s string) string {
 	}
 	q := strconv.Quote(s)
 	return q[1 : len(q)-1]
+}
+
+// command is what Exec and Start run.
+func (p *Plan) command() (*resolve.Command, error) {
+	if err := p.ok(); err != nil {
+		return nil, err
+	}
+	c := p.b.Command()
+	if c == nil || len(c.Argv) == 0 || c.Path == "" && c.Missing == "" {
+		return nil, errNoCommand
+	}
+	return c, nil
 }
 
 // notFound is the answer when there is nothing to execute.
