@@ -25,19 +25,27 @@ type Spec struct {
 	All          syscall.Errno // every landlock call fails with it
 	AddRule      syscall.Errno // only landlock_add_rule does
 	RestrictSelf syscall.Errno // only landlock_restrict_self does
+
+	// Liar makes landlock_restrict_self report success and enforce nothing: what a checker
+	// must find out.
+	Liar bool
 }
 
 // Usage is the command line that [Parse] reads.
-const Usage = "usage: fakeabi [-v ABI] [-x ERRATA] [-e ERRNO] [-a ERRNO] [-r ERRNO] [--] CMD [ARG...]"
+const Usage = "usage: fakeabi [-v ABI] [-x ERRATA] [-e ERRNO] [-a ERRNO] [-r ERRNO] [-l] [--] CMD [ARG...]"
 
 // Parse takes the arguments of a command line apart. An ERRNO is a number or a
-// name. -v 0 is a kernel with Landlock switched off at boot: -e EOPNOTSUPP.
+// name. -l is the liar. -v 0 is a kernel with Landlock switched off at boot: -e EOPNOTSUPP.
 func Parse(args []string) (s Spec, argv []string, err error) {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		flag := args[0]
 		if flag == "--" {
 			args = args[1:]
 			break
+		}
+		if flag == "-l" {
+			s.Liar, args = true, args[1:]
+			continue
 		}
 		if len(args) < 2 {
 			return s, nil, errors.New(Usage)

@@ -42,7 +42,7 @@ func child(args []string) {
 	_, _, e = unix.Syscall(unix.SYS_LANDLOCK_ADD_RULE, ^uintptr(0), 0, 0)
 	println("add_rule", unix.ErrnoName(e))
 	_, _, e = unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, ^uintptr(0), 0, 0)
-	println("restrict_self", unix.ErrnoName(e))
+	println("restrict_self", name(0, e))
 	os.Exit(0)
 }
 
@@ -75,6 +75,8 @@ func TestAnswers(t *testing.T) {
 		{"-e ENOSYS", []string{"version ENOSYS", "add_rule ENOSYS", "restrict_self ENOSYS"}},
 		{"-e 1", []string{"version EPERM", "add_rule EPERM", "restrict_self EPERM"}},
 		{"-v 5 -a EDOM", []string{"version 5", "add_rule EDOM"}},
+		{"-l", []string{"restrict_self 0"}}, // a ruleset that does not exist: the kernel was not asked
+		{"-l -r EDOM", []string{"restrict_self EDOM"}},
 		{"-v 5 -r E2BIG", []string{"version 5", "restrict_self E2BIG"}},
 	} {
 		got, status := run(t, append(strings.Fields(c.flags), "--", "SELF", "ask")...)
@@ -97,8 +99,8 @@ func TestStatus(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	s, argv, err := Parse([]string{"-v", "3", "-x", "1", "-a", "22", "-r", "E2BIG", "cmd", "-v"})
-	if err != nil || s.ABI != 3 || s.String() != "-v 3 -x 1 -a EINVAL -r E2BIG" || !slices.Equal(argv, []string{"cmd", "-v"}) {
+	s, argv, err := Parse([]string{"-v", "3", "-x", "1", "-a", "22", "-r", "E2BIG", "-l", "cmd", "-v"})
+	if err != nil || s.ABI != 3 || s.String() != "-v 3 -x 1 -a EINVAL -r E2BIG -l" || !slices.Equal(argv, []string{"cmd", "-v"}) {
 		t.Error(s, argv, err)
 	}
 	for _, args := range [][]string{{}, {"-v", "3"}, {"-z", "1", "cmd"}, {"-e", "ENONSENSE", "cmd"}, {"-v"}, {"-v", "-1", "cmd"}, {"--"}} {
