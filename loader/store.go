@@ -311,14 +311,14 @@ func (s *Store) look(force bool) (again time.Duration) {
 		old := was.held[name]
 		st := s.judge(round, old, name, force, now)
 		if doubtful(old, st) {
-			again = doubt
 			since, known := s.doubts[name]
 			if !known {
 				since = now
 			}
 			if !force && now.Sub(since) < doubt {
-				doubts[name] = since
-				st = old
+				again, doubts[name], st = doubt, since, old
+			} else if errors.Is(st.Err, errUnsettled) {
+				again = doubt // nothing tells when a file is closed
 			}
 		}
 		if st == nil || len(s.o.Names) == 0 && st.Withdrawn() {
