@@ -18,18 +18,19 @@ import (
 
 // Environment of an attempt: confinectl passes it through unmodified.
 const (
-	envRole   = "ESCAPES_ROLE"   // attempt, inner or bystander; empty in the harness
-	envRow    = "ESCAPES_ROW"    // the row to try
-	envDir    = "ESCAPES_DIR"    // the fixture
-	envPermit = "ESCAPES_PERMIT" // the directory that the profile permits
-	envPID    = "ESCAPES_PID"    // the bystander, and what there is to attack in it
-	envAddr   = "ESCAPES_ADDR"
-	envFD     = "ESCAPES_FD"
-	envSocket = "ESCAPES_SOCKET" // abstract name of the broker
-	envPort   = "ESCAPES_PORT"   // its TCP port
-	envDevice = "ESCAPES_DEVICE" // block device node outside
-	envPTY    = "ESCAPES_PTY"    // somebody else's terminal
-	envDepth  = "ESCAPES_DEPTH"  // layers to go
+	envRole     = "ESCAPES_ROLE"     // attempt, inner or bystander; empty in the harness
+	envRow      = "ESCAPES_ROW"      // the row to try
+	envDir      = "ESCAPES_DIR"      // the fixture
+	envConfined = "ESCAPES_CONFINED" // not empty in the run through confinectl
+	envPermit   = "ESCAPES_PERMIT"   // the directory that the profile permits
+	envPID      = "ESCAPES_PID"      // the bystander, and what there is to attack in it
+	envAddr     = "ESCAPES_ADDR"
+	envFD       = "ESCAPES_FD"
+	envSocket   = "ESCAPES_SOCKET" // abstract name of the broker
+	envPort     = "ESCAPES_PORT"   // its TCP port
+	envDevice   = "ESCAPES_DEVICE" // block device node outside
+	envPTY      = "ESCAPES_PTY"    // somebody else's terminal
+	envDepth    = "ESCAPES_DEPTH"  // layers to go
 )
 
 // attempt is the process that tries to get out.

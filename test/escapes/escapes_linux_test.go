@@ -21,8 +21,8 @@ func (h *harness) judge(r *row, user int, control, inside result) cell {
 	switch {
 	case r.kind == limit && want != "allowed":
 		c.verdict = string(closed) // this kernel's ABI closes it
-	case (r.kind == held || r.kind == closed) && want == "allowed":
-		c.verdict = string(limit) // or does not yet
+	case (r.kind == held || r.kind == closed) && want == "allowed", r.kind == works && want != "allowed":
+		c.verdict = string(limit) // or does not yet, or is too tight
 	}
 	if control.verdict != "allowed" {
 		errno := strings.TrimPrefix(control.verdict, "denied ")

@@ -37,6 +37,7 @@ type fixture struct {
 	user             int
 	dir              string
 	permit           string   // what the profile permits
+	floor            int      // min_abi, if it is to be written out
 	binary, profiles string   // confinectl and its profile directory
 	env              []string // for the attempt
 
@@ -90,6 +91,9 @@ func (h *harness) newFixture(r *row, user int) (*fixture, error) {
 	h.serial++
 	fx := &fixture{h: h, row: r, user: user, dir: filepath.Join(h.base, strconv.Itoa(h.serial)), flags: r.flags}
 	fx.permit, fx.profiles, fx.binary = fx.dir+"/in", fx.dir+"/in-prof", filepath.Join(h.bin, "confinectl")
+	if h.abi < 3 {
+		fx.floor = h.abi // below the default, only a profile that says so is accepted
+	}
 	if err := fx.build(); err != nil {
 		return fx, fmt.Errorf("fixture: %w", err)
 	}
@@ -103,7 +107,7 @@ func (h *harness) newFixture(r *row, user int) (*fixture, error) {
 		profile = r.profile(fx)
 	}
 	name := fx.dir + "/in-prof/p.toml"
-	if err := os.WriteFile(name, []byte(profile), 0o644); err != nil {
+	if err := os.WriteFile(name, []byte(fx.withFloor(profile)), 0o644); err != nil {
 		return fx, err
 	}
 	return fx, fx.own(name)
@@ -112,6 +116,14 @@ func (h *harness) newFixture(r *row, user int) (*fixture, error) {
 // profile is the text of an ordinary profile over the fixture.
 func (fx *fixture) profile() string {
 	return fmt.Sprintf("permit_path = %q\nread_paths = [%q, %q]\n", fx.permit, fx.dir+"/ro", fx.h.bin)
+}
+
+// withFloor adds the table that comes last in a profile.
+func (fx *fixture) withFloor(profile string) string {
+	if fx.floor == 0 {
+		return profile
+	}
+	return profile + fmt.Sprintf("[linux]\nmin_abi = %d\n", fx.floor)
 }
 
 func (fx *fixture) build() error {
@@ -372,21 +384,15 @@ func bystander(fx *fixture) error {
 }
 
 // broker listens outside, as a daemon of the same machine would, and writes for
-// whoever asks: on out/sock, on an abstract name and on the loopback.
+// whoever asks: on out/sock and on an abstract name.
 func broker(fx *fixture) error {
 	fx.h.serial++
 	abstract := fmt.Sprintf("escapes.%d.%d", os.Getpid(), fx.h.serial)
 	fx.setenv(envSocket, abstract)
-	for _, where := range [][2]string{{"unix", fx.out("sock")}, {"unix", "@" + abstract}, {"tcp", "127.0.0.1:0"}} {
-		l, err := net.Listen(where[0], where[1])
-		if err != nil {
-			return fmt.Errorf("broker: %w", err)
+	for _, name := range []string{fx.out("sock"), "@" + abstract} {
+		if _, err := fx.listen("unix", name); err != nil {
+			return err
 		}
-		fx.later(func() { l.Close() })
-		if tcp, ok := l.Addr().(*net.TCPAddr); ok {
-			fx.setenv(envPort, strconv.Itoa(tcp.Port))
-		}
-		go fx.serve(l)
 	}
 	for _, name := range []string{fx.out("dgram"), "@" + abstract + ".dgram"} {
 		c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
@@ -407,6 +413,25 @@ func broker(fx *fixture) error {
 		}
 	}
 	return nil
+}
+
+// loopbackBroker listens on the loopback.
+func loopbackBroker(fx *fixture) error {
+	l, err := fx.listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		fx.setenv(envPort, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	return err
+}
+
+func (fx *fixture) listen(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
+	fx.later(func() { l.Close() })
+	go fx.serve(l)
+	return l, nil
 }
 
 // serve answers one request a connection: W writes a file, F hands out a

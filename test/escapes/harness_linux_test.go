@@ -265,6 +265,9 @@ func (h *harness) measure(r *row, user int, confined bool) (res result) {
 	if changed && res.verdict != "allowed" && res.verdict != "broken" {
 		return result{"broken", fmt.Sprintf("reported %q, but the outside changed", res)}
 	}
+	if !changed && res.verdict == "allowed" && r.silent {
+		return result{"harmless", "the call succeeds, but has no effect"}
+	}
 	if checked && !changed && res.verdict == "allowed" {
 		return result{"broken", "reported allowed, but nothing outside changed"}
 	}
@@ -280,6 +283,9 @@ func (fx *fixture) command(confined bool) (argv, environ []string) {
 		argv = append(argv, "p", "--", program)
 	}
 	environ = append(os.Environ(), envRole+"=attempt", envRow+"="+fx.row.name, envDir+"="+fx.dir, envPermit+"="+fx.permit)
+	if confined {
+		environ = append(environ, envConfined+"=1")
+	}
 	return argv, append(environ, fx.env...)
 }
 

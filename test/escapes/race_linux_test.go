@@ -177,7 +177,7 @@ func layersRow() *row {
 	}
 	return &row{name: "layers", try: next, inner: next, prepare: func(fx *fixture) error {
 		name := fx.ro("same.toml")
-		return errors.Join(os.WriteFile(name, []byte(fx.profile()), 0o644), fx.own(name))
+		return errors.Join(os.WriteFile(name, []byte(fx.withFloor(fx.profile())), 0o644), fx.own(name))
 	}}
 }
 

@@ -109,6 +109,7 @@ type row struct {
 
 	profile     func(fx *fixture) string // replaces the profile's text
 	flags       []string                 // for confinectl exec
+	silent      bool                     // the call succeeds in any case: without an effect it is harmless
 	ownMounts   bool                     // runs in a mount namespace of its own
 	rootFixture bool                     // only a privileged harness can prepare it
 }
