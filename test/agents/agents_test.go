@@ -45,9 +45,9 @@ var agents = []agent{
 		prompt: []string{"claude", "-p", prompt, "--allowedTools", "Bash"},
 		start:  []string{"claude"},
 		// The welcome itself wants to reach its maker, and ends where it cannot.
-		before: func(s *seat) { s.claudeState("") },
+		before: func(s *seat) { s.write(filepath.Join(s.home, ".claude.json"), claudeState("")) },
 		typed:  []string{"claude", "--permission-mode", "acceptEdits", "--allowedTools", "Bash", "--", prompt},
-		ready:  func(s *seat) { s.claudeState(s.project) },
+		ready:  func(s *seat) { s.write(filepath.Join(s.home, ".claude.json"), claudeState(s.project)) },
 		screen: regexp.MustCompile(`Detected a custom API key|trust this folder|Do you trust`),
 	},
 	{
@@ -142,15 +142,14 @@ wire_api = "responses"
 	},
 }
 
-// claudeState writes the global state of a Claude Code that welcomed its user once; and
+// claudeState is the global state of a Claude Code that welcomed its user once; and
 // that trusts a project and the key, when a project is given.
-func (s *seat) claudeState(project string) {
-	s.t.Helper()
+func claudeState(project string) string {
 	state := `{"hasCompletedOnboarding": true, "theme": "dark"`
 	if project != "" {
 		state += `, "customApiKeyResponses": {"approved": ["` + fakeKey[len(fakeKey)-20:] + `"]}, "projects": {"` + project + `": {"hasTrustDialogAccepted": true}}`
 	}
-	s.write(filepath.Join(s.home, ".claude.json"), state+"}")
+	return state + "}"
 }
 
 func (s *seat) setenv(variables ...string) { s.env = append(s.env, variables...) }

@@ -20,9 +20,7 @@ func claudeSeat(t *testing.T) *seat {
 func TestClaudeStateInPlace(t *testing.T) {
 	s := claudeSeat(t)
 	state := filepath.Join(s.home, ".claude.json")
-	s.claudeState("")
-	old, err := os.ReadFile(state)
-	s.check(err)
+	s.write(state, claudeState(""))
 	inode := func() uint64 {
 		var st syscall.Stat_t
 		s.check(syscall.Stat(state, &st))
@@ -37,7 +35,7 @@ func TestClaudeStateInPlace(t *testing.T) {
 	if inode() != before {
 		t.Error("~/.claude.json was replaced; its directory is not writable")
 	}
-	if string(text) == string(old) {
+	if string(text) == claudeState("") {
 		t.Error("~/.claude.json is as it was: the state is not saved")
 	}
 }

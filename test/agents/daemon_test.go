@@ -47,20 +47,23 @@ func (s *seat) abi() string {
 
 // open judges the control: below ABI 9 the door has to be open without the profile's
 // measure, or the test would show nothing; from 9 on Landlock closes it.
-func (s *seat) open(outside bool) {
+func (s *seat) open(outside bool, out string) {
 	s.t.Helper()
 	if below := len(s.abi()) == 1 && s.abi() < "9"; outside != below {
-		s.t.Fatalf("control: Landlock ABI %s, and without the profile's measure the daemon did the work outside: %v", s.abi(), outside)
+		s.t.Fatalf("control: Landlock ABI %s, and without the profile's measure the daemon did the work outside: %v\n%s\n%s", s.abi(), outside, out, s.model.log())
 	}
 }
 
 func TestClaudeDaemon(t *testing.T) {
 	s := newSeat(t, ordinary())
-	s.setenv("ANTHROPIC_BASE_URL=" + s.model.URL)
-	s.mkdir(filepath.Join(s.home, ".claude"))
+	// The daemon replaces the global state by rename whenever it likes. In the home
+	// directory that would take it away from a confined Claude Code that just starts.
+	config := filepath.Join(s.home, ".claude")
+	s.setenv("ANTHROPIC_BASE_URL="+s.model.URL, "CLAUDE_CONFIG_DIR="+config)
+	s.mkdir(config)
 	// The daemon does not take a key from the environment.
-	s.write(filepath.Join(s.home, ".claude/settings.json"), `{"apiKeyHelper": "echo `+fakeKey+`", "permissions": {"allow": ["Bash"]}}`)
-	s.claudeState(s.project)
+	s.write(filepath.Join(config, "settings.json"), `{"apiKeyHelper": "echo `+fakeKey+`", "permissions": {"allow": ["Bash"]}}`)
+	s.write(filepath.Join(config, ".claude.json"), claudeState(s.project))
 	background := func(prompt string) []string {
 		return []string{"claude", "--bg", "--permission-mode", "acceptEdits", "--allowedTools", "Bash", "--", prompt + " " + marker}
 	}
@@ -85,7 +88,7 @@ func TestClaudeDaemon(t *testing.T) {
 	if o.status == 125 {
 		t.Fatal(o.out)
 	}
-	s.open(s.overwritten(20 * time.Second))
+	s.open(s.overwritten(startLimit), o.out)
 
 	o = s.run(promptLimit, s.confined("claude-cli", background("with it")...)...)
 	if o.status != 1 || !strings.Contains(o.out, "disabled by CLAUDE_CODE_DISABLE_AGENT_VIEW") {
@@ -118,12 +121,12 @@ func TestCodexDaemon(t *testing.T) {
 	term.tmux("kill-server") // its daemon stays
 
 	term = s.terminal(s.confined("codex-cli", "codex", "-s", "danger-full-access", prompt)...)
-	term.wait(startLimit, done)
-	s.open(s.overwritten(time.Second))
+	screen, _ := term.wait(startLimit, done)
+	s.open(s.overwritten(time.Second), screen)
 	term.tmux("kill-server")
 
 	term = s.terminal(s.confined("codex-cli", "codex", "--no-daemon", "-s", "danger-full-access", prompt)...)
-	screen, _ := term.wait(startLimit, done)
+	screen, _ = term.wait(startLimit, done)
 	if s.content("wrote-inside") != "inside" {
 		t.Errorf("with --no-daemon the shell tool did not write inside:\n%s\n%s", screen, s.model.log())
 	}
