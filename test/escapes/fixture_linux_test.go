@@ -2,7 +2,10 @@ package escapes
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -511,6 +514,58 @@ func (fx *fixture) loop(image []byte) error {
 	if err := os.WriteFile(fx.out("loop.img"), image, 0o644); err != nil {
 		return err
 	}
+	return fx.attach()
+}
+
+// btrfsBlocks are the blocks of 4 KiB that are not zero, each after its number,
+// of a file of 16 MiB that mkfs.btrfs -M -d single -m single was run on.
+//
+//go:embed testdata/btrfs.gz
+var btrfsBlocks []byte
+
+// btrfs mounts a btrfs at btrfs, which belongs to the caller, with a file and a
+// subvolume in it.
+func (fx *fixture) btrfs(options string) error {
+	img, err := os.OpenFile(fx.out("loop.img"), os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer img.Close()
+	if err := img.Truncate(16 << 20); err != nil {
+		return err
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(btrfsBlocks))
+	if err != nil {
+		return err
+	}
+	for block := make([]byte, 4+4096); ; {
+		if _, err := io.ReadFull(unpacked, block); err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+		if _, err := img.WriteAt(block[4:], 4096*int64(binary.LittleEndian.Uint32(block))); err != nil {
+			return err
+		}
+	}
+	if err := fx.attach(); err != nil {
+		return err
+	}
+	dir := fx.dir + "/btrfs"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := fx.mount(fx.dir+"/dev/blk", dir, "btrfs", 0, options); err != nil {
+		return err
+	}
+	if err := subvolume(dir, btrfsCreate, "there"); err != nil {
+		return err
+	}
+	return fx.own(dir, dir+"/there")
+}
+
+// attach makes a loop device of out/loop.img.
+func (fx *fixture) attach() error {
 	if err := fx.own(fx.out("loop.img")); err != nil {
 		return err
 	}

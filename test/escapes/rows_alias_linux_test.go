@@ -258,6 +258,23 @@ func profileRows() []*row {
 				return errors.Join(os.Symlink(fx.dir+"/in-prof", fx.in("link")), fx.own(fx.in("link")))
 			},
 			try: func(a *attempt) error { return unix.Unlink(a.in("link")) }},
+		{name: "profile/file-link", id: "E20", about: "the profile is a symlink to a file in the permit path: rewrite it", kind: closed, want: refused("self-widening"),
+			prepare: func(fx *fixture) error {
+				return errors.Join(os.WriteFile(fx.in("p.toml"), nil, 0o644), fx.own(fx.in("p.toml")), os.Symlink(fx.in("p.toml"), fx.dir+"/in-prof/p.toml"))
+			},
+			try: func(a *attempt) error { return write(a.in("p.toml"), 0) }},
+		{name: "profile/drop-in-link", id: "E20", about: "a drop-in is a symlink to a file in the permit path: rewrite it", kind: closed, want: refused("self-widening"),
+			prepare: func(fx *fixture) error {
+				dir := fx.dir + "/in-prof/p.d"
+				return errors.Join(os.WriteFile(fx.in("x.toml"), []byte("read_paths = [\"/etc\"]\n"), 0o644), fx.own(fx.in("x.toml")),
+					os.Mkdir(dir, 0o755), os.Symlink(fx.in("x.toml"), dir+"/x.toml"), fx.own(dir, dir+"/x.toml"))
+			},
+			try: func(a *attempt) error { return write(a.in("x.toml"), 0) }},
+		{name: "profile/hard-link", id: "E11", about: "the profile has a hard link in the permit path: rewrite it", kind: limit, want: allowed, changes: content,
+			prepare: func(fx *fixture) error {
+				return errors.Join(os.WriteFile(fx.in("p.toml"), nil, 0o644), os.Link(fx.in("p.toml"), fx.dir+"/in-prof/p.toml"))
+			},
+			try: func(a *attempt) error { return write(a.in("p.toml"), 0) }},
 		{name: "profile/binary", id: "E20", about: "confinectl itself lies in the permit path: replace it", kind: closed, want: refused("self-widening"),
 			prepare: func(fx *fixture) error {
 				fx.binary = fx.in("confinectl")

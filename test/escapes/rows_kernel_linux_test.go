@@ -284,12 +284,7 @@ func privilegeRows() []*row {
 		{name: "privilege/set-uid", about: "a set-uid root program writes a file of root's outside", kind: held, want: gained, changes: content, rootFixture: true, blocked: noGain,
 			prepare: program(func(p string) error { return unix.Chmod(p, 0o4755) }), inner: rootOnly, try: run},
 		{name: "privilege/file-capability", about: "the same with a file capability (cap_dac_override)", kind: held, want: gained, changes: content, rootFixture: true, blocked: noGain,
-			prepare: program(func(p string) error {
-				value := make([]byte, 20) // version 2, effective
-				binary.LittleEndian.PutUint32(value, 0x02000001)
-				binary.LittleEndian.PutUint32(value[4:], 1<<unix.CAP_DAC_OVERRIDE)
-				return unix.Setxattr(p, "security.capability", value, 0)
-			}), inner: rootOnly, try: run},
+			prepare: program(setFileCapability), inner: rootOnly, try: run},
 		{name: "privilege/dropped", about: "any of the capabilities that change files without opening them", kind: closed, want: eperm, blocked: noCapability, try: leftOver},
 		{name: "privilege/regained", about: "get one back by running a program as root", kind: closed, want: eperm, blocked: noCapability, inner: leftOver,
 			try: func(a *attempt) error { return a.child(self()) }},
@@ -309,6 +304,14 @@ func privilegeRows() []*row {
 			return nil
 		}, try: func(a *attempt) error { return a.child(self()) }},
 	}
+}
+
+// setFileCapability gives a program cap_dac_override, in version 2 of the format.
+func setFileCapability(path string) error {
+	value := make([]byte, 20)
+	binary.LittleEndian.PutUint32(value, 0x02000001) // effective
+	binary.LittleEndian.PutUint32(value[4:], 1<<unix.CAP_DAC_OVERRIDE)
+	return unix.Setxattr(path, "security.capability", value, 0)
 }
 
 // deviceRows reach the outside through a device node.
@@ -673,6 +676,9 @@ func metadataRows() []*row {
 		{name: "metadata/removexattr", id: "E9", about: "remove one", kind: limit, want: allowed, changes: metadata, blocked: noAttributes,
 			prepare: func(fx *fixture) error { return unix.Setxattr(fx.out("meta"), "user.x", []byte("x"), 0) },
 			try:     func(a *attempt) error { return unix.Removexattr(a.out("meta"), "user.x") }},
+		{name: "metadata/file-capability", id: "E9", about: "give an outside file a capability", kind: limit, want: [2]expect{always("allowed"), always("denied EPERM")}, changes: metadata,
+			blocked: [2]blocked{{"EOPNOTSUPP", "this file system has no attributes"}, {"EPERM EOPNOTSUPP", "needs CAP_SETFCAP"}},
+			try:     func(a *attempt) error { return setFileCapability(a.out("meta")) }},
 		{name: "metadata/flags", id: "E10", about: "inode flag of a file in a read path (FS_IOC_SETFLAGS nodump)", kind: limit, want: allowed, changes: metadata,
 			blocked: [2]blocked{noFlags, noFlags}, try: flag(0x40, false)},
 		{name: "metadata/immutable", id: "E10", about: "immutable flag of a file in a read path", kind: closed, want: eperm,
@@ -689,6 +695,61 @@ func metadataRows() []*row {
 		{name: "metadata/fsetxattr", id: "E10", about: "extended attribute of a file in a read path", kind: limit, want: allowed, changes: metadata, blocked: noAttributes,
 			try: opened(func(fd int) error { return unix.Fsetxattr(fd, "user.x", []byte("x"), 0) })},
 	}
+}
+
+// Requests of btrfs that take a directory, however it was opened.
+const (
+	btrfsCreate  = 0x5000940e
+	btrfsDestroy = 0x5000940f
+	btrfsFlags   = 0x4008941a
+)
+
+func subvolume(dir string, request uint, name string) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	arg := make([]byte, 4096)
+	if request == btrfsFlags {
+		arg[0] = 2 // read-only
+	}
+	copy(arg[8:], name)
+	return ioctlPointer(fd, request, &arg[0])
+}
+
+// subvolumeRows show that an ioctl needs no right to write: btrfs makes,
+// removes and locks whole subvolumes by a directory that was opened for reading.
+func subvolumeRows() []*row {
+	on := func(request uint, dir, name string) func(a *attempt) error {
+		return func(a *attempt) error { return subvolume(a.dir+"/btrfs"+dir, request, name) }
+	}
+	rs := []*row{
+		{name: "btrfs/create", about: "create a subvolume in a read path", kind: limit, want: allowed, try: on(btrfsCreate, "", "made"), effect: appeared("btrfs/made")},
+		{name: "btrfs/delete", about: "delete a subvolume in a read path (mounted with user_subvol_rm_allowed)", kind: limit, want: allowed, try: on(btrfsDestroy, "", "there"),
+			effect: func(fx *fixture) (bool, error) { return gone(fx.dir + "/btrfs/there") }},
+		{name: "btrfs/read-only", about: "make a subvolume in a read path read-only for everybody", kind: limit, want: allowed, try: on(btrfsFlags, "/there", ""),
+			effect: func(fx *fixture) (bool, error) {
+				err := os.WriteFile(fx.dir+"/btrfs/there/f", nil, 0o644)
+				if errors.Is(err, unix.EROFS) {
+					return true, nil
+				}
+				return false, err
+			}},
+		{name: "btrfs/outside", about: "create a subvolume outside", kind: held, want: eacces, try: on(btrfsCreate, "", "made"), effect: appeared("btrfs/made"),
+			profile: (*fixture).profile},
+	}
+	for _, r := range rs {
+		r.rootFixture = true
+		r.blocked = sameBlock("ENODEV ENOENT ENXIO", "no btrfs or no loop devices in this kernel")
+		r.prepare = func(fx *fixture) error { return fx.btrfs("user_subvol_rm_allowed") }
+		if r.profile == nil {
+			r.profile = func(fx *fixture) string {
+				return fmt.Sprintf("permit_path = %q\nread_paths = [%q, %q]\n", fx.permit, fx.h.bin, fx.dir+"/btrfs")
+			}
+		}
+	}
+	return rs
 }
 
 // readRows look at the outside. Content is held; existence and metadata are not.

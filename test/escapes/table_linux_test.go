@@ -133,7 +133,7 @@ func rows() []*row {
 	for _, section := range [][]*row{
 		pathRows(), linkRows(), handleRows(), processRows(), descriptorRows(), ringRows(),
 		brokerRows(), terminalRows(), mountRows(), privilegeRows(), deviceRows(), kernelRows(),
-		metadataRows(), readRows(), execRows(), aliasRows(), moveRows(), profileRows(),
+		metadataRows(), subvolumeRows(), readRows(), execRows(), aliasRows(), moveRows(), profileRows(),
 	} {
 		all = append(all, section...)
 	}
