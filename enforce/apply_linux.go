@@ -6,7 +6,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strconv"
 	"syscall"
 
 	"github.com/confinectl/confinectl/resolve"
@@ -99,120 +98,113 @@ func (s *stage) close() {
 	}
 }
 
-// prepare opens and judges every path and builds the ruleset. With mkdir it
-// makes the directories that are to be made.
+// prepare opens and judges every path, and builds the ruleset from what it
+// opened. With mkdir it makes the directories that are to be made, after
+// everything else was found fit.
 func (p *Plan) prepare(mkdir bool) (*stage, error) {
-	fds := make([]int, len(p.ruleset.Rules))
-	for i := range fds {
-		fds[i] = -1
+	ruleset, flags, err := p.ruleset.create()
+	if err != nil {
+		return nil, err
 	}
-	defer func() {
-		for _, fd := range fds {
-			if fd >= 0 {
-				unix.Close(fd)
-			}
-		}
-	}()
-	for i, r := range p.ruleset.Rules {
+	s := &stage{ruleset: ruleset, flags: flags, dir: -1}
+	if err := s.fill(p, mkdir); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stage) fill(p *Plan, mkdir bool) error {
+	dir, id := p.b.Dir()
+	for _, r := range p.ruleset.Rules {
 		if r.rule.Make {
 			continue
 		}
 		fd, refusal := openRule(r.rule)
 		if refusal != nil {
-			return nil, refusal
+			return refusal
 		}
-		fds[i] = fd
+		if err := s.add(r, fd, dir); err != nil {
+			return err
+		}
 	}
 	missing := map[string]bool{} // directories that a rehearsal does not make
 	for _, path := range p.b.ToMake() {
-		rule := resolve.Rule{Path: path}
-		i := slices.IndexFunc(p.ruleset.Rules, func(r PathRule) bool { return r.Path == path && r.rule.Make })
-		if i >= 0 {
-			rule = p.ruleset.Rules[i].rule
+		r := PathRule{rule: resolve.Rule{Path: path}}
+		if i := slices.IndexFunc(p.ruleset.Rules, func(r PathRule) bool { return r.Path == path && r.rule.Make }); i >= 0 {
+			r = p.ruleset.Rules[i]
 		}
 		parent, _ := cut(path)
 		if missing[parent] {
 			missing[path] = true
 			continue
 		}
-		fd, refusal := makeDirectory(rule, p.b.UID(), mkdir)
+		fd, refusal := makeDirectory(r.rule, p.b.UID(), mkdir)
 		switch {
 		case refusal != nil:
-			return nil, refusal
+			return refusal
 		case fd < 0:
 			missing[path] = true
-		case i >= 0:
-			fds[i] = fd
-		default:
+		case r.Rights == 0:
 			unix.Close(fd) // only on the way to one that is granted
+		default:
+			if err := s.add(r, fd, dir); err != nil {
+				return err
+			}
 		}
 	}
-	s := &stage{dir: -1}
-	dir, id := p.b.Dir()
-	if !missing[dir] {
-		rule := resolve.Rule{Path: dir, Kind: resolve.Directory, ID: id}
-		if i := slices.IndexFunc(p.ruleset.Rules, func(r PathRule) bool { return r.Path == dir && r.rule.Make }); i >= 0 && id == (resolve.FileID{}) {
-			st, err := fstat(fds[i])
-			if err != nil {
-				return nil, applyFailed("fstat", err)
-			}
-			rule.ID = idOf(st)
-		}
-		fd, refusal := openRule(rule)
+	if missing[dir] {
+		return nil
+	}
+	if s.dir < 0 {
+		fd, refusal := openRule(resolve.Rule{Path: dir, Kind: resolve.Directory, ID: id})
 		if refusal != nil {
-			return nil, refusal
+			return refusal
 		}
 		s.dir = fd
-		if err := unix.Faccessat2(fd, ".", unix.X_OK, unix.AT_EACCESS); err != nil {
-			unix.Close(fd)
-			return nil, &resolve.Refusal{Code: resolve.PathUnreadable, Subject: dir, Detail: "the working directory may not be entered: " + errno(err), Cause: err}
-		}
 	}
-	var err error
-	if s.ruleset, s.flags, err = p.ruleset.create(fds); err != nil {
-		if s.dir >= 0 {
-			unix.Close(s.dir)
-		}
-		return nil, err
+	if err := unix.Faccessat2(s.dir, ".", unix.X_OK, unix.AT_EACCESS); err != nil {
+		return &resolve.Refusal{Code: resolve.PathUnreadable, Subject: dir, Detail: "the working directory may not be entered: " + errno(err), Cause: err}
 	}
-	return s, nil
+	return nil
 }
 
-// create builds the ruleset in the kernel. fds belong to the rules one by one; a
-// negative one leaves its rule out.
-func (s *Ruleset) create(fds []int) (fd int, flags uint32, err error) {
+// create makes the ruleset in the kernel, without rules: all that the ABI can
+// confine is handled, so that it permits nothing yet.
+func (s *Ruleset) create() (fd int, flags uint32, err error) {
 	c := landlock.Config{HandledAccessFS: landlock.AccessFSSet(s.Handled), Scoped: landlock.ScopedSet(s.Scoped)}
 	if s.Audit {
 		c = c.EnableLoggingForSubprocesses()
 	}
-	rules := make([]landlock.Rule, 0, len(fds))
-	for i, fd := range fds {
-		if fd >= 0 {
-			// The library opens a path. This one leads to what was judged,
-			// whatever has happened to its name since.
-			rules = append(rules, landlock.PathAccess(landlock.AccessFSSet(s.Rules[i].Rights), "/proc/self/fd/"+strconv.Itoa(fd)))
-		}
-	}
-	fd, flags, err = c.NewRulesetFD(rules...)
-	if err == nil && fd < 0 {
+	fd, flags, err = c.NewRulesetFD()
+	switch {
+	case err == nil && fd >= 0:
+		return fd, flags, nil
+	case err == nil:
 		return -1, 0, errors.New("BUG: go-landlock was asked for a ruleset and saw nothing to restrict")
 	}
-	if err == nil {
-		return fd, flags, nil
-	}
-	// The library does not say which step failed; the kernel does, when asked again.
+	// The library hides the kernel's error; the kernel says it again when asked again.
 	if err := accepts(s.ABI); err != nil {
 		return -1, 0, limit(applyFailed("landlock_create_ruleset", err))
 	}
-	var e syscall.Errno
-	if !errors.As(err, &e) {
-		return -1, 0, fmt.Errorf("BUG: go-landlock refused a ruleset that this kernel accepts: %w", err)
+	return -1, 0, fmt.Errorf("BUG: go-landlock refused a ruleset that this kernel accepts: %w", err)
+}
+
+// add grants what was opened and judged, by its descriptor: no name is looked
+// up again. The descriptor is kept when it is the working directory, and closed otherwise.
+func (s *stage) add(r PathRule, fd int, dir string) error {
+	err := ll.LandlockAddPathBeneathRule(s.ruleset, &ll.PathBeneathAttr{AllowedAccess: uint64(r.Rights), ParentFd: fd}, 0)
+	if r.Path == dir && s.dir < 0 {
+		s.dir = fd
+	} else {
+		unix.Close(fd)
 	}
-	r := limit(applyFailed("landlock_add_rule", e))
-	if e == unix.ENOENT {
-		r.Hints = []string{"/proc must be mounted"}
+	if err != nil {
+		refusal := applyFailed("landlock_add_rule", err)
+		refusal.Detail = r.Path + ": " + refusal.Detail
+		return refusal
 	}
-	return -1, 0, r
+	return nil
 }
 
 // openRule opens the path of a rule without following any symlink, and

@@ -192,8 +192,8 @@ func TestExecRefuses(t *testing.T) {
 		{name: "the directory above private_tmp is loose", code: "scratch-unfit", contains: "0777",
 			launch: launch{Policy: private, Between: [][]string{{"mkdir", privateTop, "777"}}}},
 
-		{name: "too few descriptors", code: "apply-failed", contains: "RLIMIT_NOFILE is 8",
-			launch: launch{Files: 8}},
+		{name: "too few descriptors", code: "apply-failed", contains: "RLIMIT_NOFILE is 6",
+			launch: launch{Files: 6}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func limit(r *resolve.Refusal) *resolve.Refusal {
 		if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil {
 			r.Detail += fmt.Sprintf(": RLIMIT_NOFILE is %d", l.Cur)
 		}
-		r.Hints = []string{"`ulimit -n` raises the limit; every rule needs a descriptor for a moment"}
+		r.Hints = []string{"`ulimit -n` raises the limit"}
 	}
 	return r
 }

@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/confinectl/confinectl/resolve"
 )
 
 // Start runs the command confined, as a child of a Go program that stays
@@ -39,9 +41,12 @@ func (p *Plan) Start(o StartOptions) (*Process, error) {
 		defer null.Close()
 		files[i] = null
 	}
-	dir, err := p.prepare(true)
+	dir, err := p.prepare(!o.MakeNothing)
 	if err != nil {
 		return nil, err
+	}
+	if dir < 0 {
+		return nil, &resolve.Refusal{Code: resolve.PathMissing, Subject: p.b.PermitPath(), Detail: "the working directory is still to be made"}
 	}
 	defer unix.Close(dir)
 	if err := closeOnExec(nil, dir); err != nil {
