@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"loader":            {"resolve", "profiles", "golang.org/x/sys/unix", "github.com/fsnotify/fsnotify"},
 	"enforce":           {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
 	"examples/profiles": {},
+	"internal/sbpleval": {}, // it judges what enforce renders, so it must know nothing of it
 	"cmd/confinectl": {"resolve", "profiles", "loader", "enforce", "examples/profiles",
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "golang.org/x/sys/unix"},
 }
