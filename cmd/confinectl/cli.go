@@ -77,6 +77,9 @@ var commands = []struct {
 
 // run is the program: it returns the exit status.
 func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 2 && args[1] == insideCommand {
+		return inside(stderr)
+	}
 	c := &cli{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr, errorFormat: "text"}
 	c.errorFormat.wanted(args)
 	root := c.rootCommand()

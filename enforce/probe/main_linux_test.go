@@ -173,7 +173,7 @@ func newFixture(t *testing.T) fixture {
 // clean holds that nothing of the probe is left.
 func (f fixture) clean(t *testing.T) {
 	t.Helper()
-	left, err := exec.Command("find", f.dir, "-name", dirPrefix+"*").CombinedOutput()
+	left, err := exec.Command("find", f.dir, "-name", Prefix+"*").CombinedOutput()
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %s %v", left, err)
 	}

@@ -61,7 +61,7 @@ func New(o Options) (p *Prober, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.value, p.name = name[len(dirPrefix):], name[1:]
+	p.value, p.name = name[len(Prefix):], name[1:]
 	if p.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
@@ -349,7 +349,7 @@ func (m *measurement) openRoots() {
 			continue
 		}
 		if r.ID == (resolve.FileID{}) {
-			m.report.Skipped = append(m.report.Skipped, r.Path+": is not there yet; exec makes it")
+			m.report.Skipped = append(m.report.Skipped, r.Path+NotThereYet)
 			continue
 		}
 		name, err := randomName()

@@ -275,8 +275,8 @@ func TestPlantedLinks(t *testing.T) {
 				return
 			default:
 			}
-			dirs, _ := filepath.Glob(f.in + "/" + dirPrefix + "*")
-			more, _ := filepath.Glob(f.out + "/" + dirPrefix + "*/*")
+			dirs, _ := filepath.Glob(f.in + "/" + Prefix + "*")
+			more, _ := filepath.Glob(f.out + "/" + Prefix + "*/*")
 			for _, d := range append(dirs, more...) {
 				for _, c := range cases {
 					for _, name := range []string{c.Key, c.Key + ".in", c.Key + ".in.control"} {
@@ -305,7 +305,7 @@ func TestPlantedLinks(t *testing.T) {
 		t.Error("the test planted nothing")
 	}
 	t.Logf("%d links planted", planted)
-	left, _ := filepath.Glob(f.dir + "/*/" + dirPrefix + "*")
+	left, _ := filepath.Glob(f.dir + "/*/" + Prefix + "*")
 	for _, d := range left { // what others put there stays, and is theirs to remove
 		os.RemoveAll(d)
 	}

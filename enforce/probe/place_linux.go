@@ -12,8 +12,6 @@ import (
 	"github.com/confinectl/confinectl/resolve"
 )
 
-const dirPrefix = ".confinectl-probe-"
-
 // content is what every outside file has in it, and at the beginning of the script a
 // first line.
 const content = magic + "\n"
@@ -24,7 +22,7 @@ func randomName() (string, error) {
 	if _, err := unix.Getrandom(b[:], 0); err != nil {
 		return "", err
 	}
-	return dirPrefix + hex.EncodeToString(b[:]), nil
+	return Prefix + hex.EncodeToString(b[:]), nil
 }
 
 // dir is a directory that the probe made. It is used by its descriptor, so it

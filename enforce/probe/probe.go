@@ -25,6 +25,9 @@ import (
 	"github.com/confinectl/confinectl/resolve"
 )
 
+// Prefix is how the name of everything that a measurement makes begins.
+const Prefix = ".confinectl-probe-"
+
 // A Verdict is what one row came to.
 type Verdict string
 
@@ -43,6 +46,9 @@ type Result struct {
 	Control string  `json:"control"` // "ok", or why the operation does not work unconfined either
 	Detail  string  `json:"detail"`  // the system's own words for the attempt
 }
+
+// NotThereYet is how an entry of [Report.Skipped] ends for a directory that only exec makes.
+const NotThereYet = ": is not there yet; exec makes it"
 
 // A Report is what was measured of one boundary.
 type Report struct {

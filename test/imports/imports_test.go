@@ -15,14 +15,18 @@ const module = "github.com/confinectl/confinectl"
 // mayImport lists, for every package of the program, the packages of this
 // project and the third-party packages that it may import directly.
 var mayImport = map[string][]string{
-	"resolve":           {"github.com/go-json-experiment/json/jsontext"},
-	"profiles":          {"resolve", "github.com/BurntSushi/toml"},
-	"loader":            {"resolve", "profiles", "golang.org/x/sys/unix", "github.com/fsnotify/fsnotify"},
-	"enforce":           {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
+	"resolve":  {"github.com/go-json-experiment/json/jsontext"},
+	"profiles": {"resolve", "github.com/BurntSushi/toml"},
+	"loader":   {"resolve", "profiles", "golang.org/x/sys/unix", "github.com/fsnotify/fsnotify"},
+	"enforce":  {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
+	// The probe talks to its own process inside the boundary, in JSON lines, and starts it by a Plan.
+	"enforce/probe": {"resolve", "enforce", "golang.org/x/sys/unix", "github.com/go-json-experiment/json"},
+	// Findings look through the roots of a boundary, and know of arms only an ABI number.
+	"findings":          {"resolve", "golang.org/x/sys/unix"},
 	"examples/profiles": {},
 	"internal/sbpleval": {}, // it judges what enforce renders, so it must know nothing of it
 	"cmd/confinectl": {"resolve", "profiles", "loader", "enforce", "examples/profiles",
-		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "golang.org/x/sys/unix"},
+		"enforce/probe", "findings", "github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "golang.org/x/sys/unix"},
 }
 
 // never are standard packages that a launcher must not carry: they cost start-up
