@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +179,7 @@ func TestAgents(t *testing.T) {
 
 func testAgent(t *testing.T, a agent, u user, row *row) {
 	t.Parallel() // root and user, one agent after the other
+	row.begun = true
 	t.Run("version", func(t *testing.T) { testVersion(t, a, u, row) })
 	t.Run("interactive", func(t *testing.T) { testInteractive(t, a, u, row) })
 	t.Run("typed", func(t *testing.T) { testTyped(t, a, u, row) })
@@ -356,6 +358,7 @@ type row struct {
 	agent, user                                          string
 	version, interactive, typed, prompt, inside, outside string
 	unexplained, explained                               int
+	begun                                                bool
 }
 
 var rows []*row
@@ -367,12 +370,15 @@ func newRow(a agent, user string) *row {
 }
 
 func printTable() {
-	if len(rows) == 0 {
+	if !slices.ContainsFunc(rows, func(r *row) bool { return r.begun }) {
 		return
 	}
 	fmt.Println("| agent | user | --version | interactive | typed prompt | prompt exit | wrote inside | outside untouched | denials unexplained (explained) |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	for _, r := range rows {
+		if !r.begun {
+			continue
+		}
 		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s | %s | %d (%d) |\n", r.agent, r.user, r.version, r.interactive, r.typed, r.prompt, r.inside, r.outside, r.unexplained, r.explained)
 	}
 }

@@ -78,7 +78,7 @@ func TestClaudeDaemon(t *testing.T) {
 	for _, name := range []string{"agent-base.toml", "claude-cli.toml"} {
 		text, err := os.ReadFile(filepath.Join("../../examples/profiles", name))
 		s.check(err)
-		line := regexp.MustCompile(`(?m)^CLAUDE_CODE_DISABLE_AGENT_VIEW = .*$`)
+		line := regexp.MustCompile(`(?m)^set_env = \{ CLAUDE_CODE_DISABLE_AGENT_VIEW = "1" \}$`)
 		if name == "claude-cli.toml" && !line.Match(text) {
 			t.Fatal("claude-cli.toml does not set CLAUDE_CODE_DISABLE_AGENT_VIEW")
 		}

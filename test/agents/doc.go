@@ -8,8 +8,14 @@
 //
 //	go test -tags agents -timeout 30m ./test/agents
 //
-// needs npm with its registry, tmux and strace, and root (for both users; the
-// ordinary half alone runs as anyone: -run '/.*/user'). What is missing fails
-// by name; nothing is skipped. The first run downloads 0.7 GB, which stay in
-// a cache: see install_test.go.
+// needs npm with its registry, tmux, strace and git, and root: it runs everything
+// as root and as uid 1000 (which has to be in /etc/passwd), with a /tmp of its own and no
+// network but loopback. The ordinary half alone runs as anyone, on the host's
+// own: -run '/.*/user'. What is missing fails by name; nothing is skipped. The
+// first run downloads 0.7 GB and keeps 1.8 GB in a cache, see install_test.go; after that
+// the suite takes two to five minutes. Variables:
+//
+//	CONFINECTL                     the program under test; else it is built
+//	CONFINECTL_TEST_AGENTS_CACHE   where the agents are kept
+//	CONFINECTL_TEST_AGENTS_KEEP    any value: keep the seats, with their traces
 package agents

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,7 @@ func outer(m *testing.M) int {
 	// The go command reads a log from a path in the host's /tmp, to decide whether it
 	// may keep the result; without that log it does not keep it.
 	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return strings.HasPrefix(a, "-test.testlogfile=") })
+	runtime.LockOSThread() // the inner run ends with the thread that started it (Pdeathsig)
 	inner := exec.Command("/proc/self/exe", args...)
 	inner.Env = append(os.Environ(), scratchVariable+"="+scratch, installedVariable+"="+installed, confinectlVariable+"="+confinectl)
 	inner.Stdout, inner.Stderr = os.Stdout, os.Stderr

@@ -262,10 +262,6 @@ func (t *terminal) screen() string {
 	return t.tmux("capture-pane", "-p").out
 }
 
-func (t *terminal) keys(keys ...string) {
-	t.tmux(append([]string{"send-keys"}, keys...)...)
-}
-
 // wait looks at the screen until done says so or the time is over, and gives
 // the last screen.
 func (t *terminal) wait(limit time.Duration, done func(screen string) bool) (screen string, ok bool) {
