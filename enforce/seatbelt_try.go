@@ -42,6 +42,7 @@ func try(path string, args []string) answer {
 		r.Close() // a grandchild may hold the other end
 	})
 	text, _ := io.ReadAll(io.LimitReader(r, 800))
+	io.Copy(io.Discard, r) // one that talks more must not wait for a reader
 	state, err := process.Wait()
 	if !timer.Stop() {
 		return answer{err: fmt.Errorf("no answer in %v: %w", tryTimeout, os.ErrDeadlineExceeded)}
