@@ -425,7 +425,7 @@ func TestSettle(t *testing.T) {
 		if has(s, "p") != "/a" {
 			t.Error("looked before the files settled")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if has(s, "p") != "/b" {
 			t.Error("not looked after they settled")
@@ -473,7 +473,7 @@ func TestPoll(t *testing.T) {
 		if has(s, "p") != "/a" {
 			t.Error("looked before it was time")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if has(s, "p") != "/b" {
 			t.Error("not looked")

@@ -21,7 +21,9 @@ func TestKernelWatchLimit(t *testing.T) {
 		}
 		cmd := exec.Command(self, "-test.run=^TestKernelWatchLimit$", "-test.v")
 		cmd.Env = append(os.Environ(), inside+"=1")
-		id := func(host int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{ContainerID: 0, HostID: host, Size: 1}} }
+		id := func(host int) []syscall.SysProcIDMap {
+			return []syscall.SysProcIDMap{{ContainerID: 0, HostID: host, Size: 1}}
+		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: id(os.Getuid()), GidMappings: id(os.Getgid())}
 		out, err := cmd.CombinedOutput()
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {

@@ -189,11 +189,12 @@ func (s *supervisor) stop(signals <-chan os.Signal) error {
 	over, look := time.NewTimer(s.grace), time.NewTicker(10*time.Millisecond)
 	defer over.Stop()
 	defer look.Stop()
-	asked := false
-	for syscall.Kill(group, 0) == nil {
+	asked, killed := false, false
+	for !killed && syscall.Kill(group, 0) == nil {
 		select {
 		case <-over.C:
 			_ = syscall.Kill(group, syscall.SIGKILL)
+			killed = true
 		case sig := <-signals:
 			_ = s.child.Signal(sig)
 			asked = asked || slices.Contains(endings, sig)
