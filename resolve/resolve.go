@@ -340,15 +340,23 @@ func permitFixed(given string, has Value) *Refusal {
 		Hints: []string{"leave --permit-path out"}}
 }
 
-// SetPermitPath gives a template its directory for good. A policy that has a
-// permit path on any operating system keeps it: permit-fixed.
+// SetPermitPath gives a template its directory for good, and does not look
+// whether it exists. A policy that has a permit path on any operating system keeps it:
+// permit-fixed. A name that a policy cannot hold is path-encoding or path-relative.
 func (p *Policy) SetPermitPath(path string) error {
 	for _, k := range []*Keys{&p.Common, &p.Linux, &p.Darwin} {
 		if k.PermitPath.Text != "" {
 			return permitFixed(path, k.PermitPath)
 		}
 	}
-	p.Common.PermitPath = Value{Text: path, Origin: Origin{Key: "--permit-path"}}
+	o := Origin{Key: "--permit-path"}
+	if why := badName(path); why != "" {
+		return &Refusal{Code: PathEncoding, Subject: path, Detail: why, Origin: o}
+	}
+	if !strings.HasPrefix(path, "/") {
+		return &Refusal{Code: PathRelative, Subject: path, Detail: "is not an absolute path", Origin: o}
+	}
+	p.Common.PermitPath = Value{Text: path, Origin: o}
 	return nil
 }
 
@@ -382,15 +390,32 @@ func (s *resolver) readWrite(v Value) {
 	case t.dangling:
 		s.refuse(PathMissing, v.Text, "is a symlink to "+t.Target()+", which does not exist", v.Origin, syscall.ENOENT, "make the directory that it leads to")
 		return
-	case strings.Contains(t.Rest, "/"):
+	case strings.Contains(t.Rest, "/") && !inBaseDirectory(v.Text):
 		s.refuse(PathMissing, v.Text, below(t.Real, t.Rest[:strings.IndexByte(t.Rest, '/')])+" does not exist, and only one level is made", v.Origin, syscall.ENOENT,
 			"make the directories above it first")
 		return
 	default:
 		r.ID, r.Make = FileID{}, true
+		for i, c := range t.Rest {
+			if dir := below(t.Real, t.Rest[:i]); c == '/' && !slices.Contains(s.b.parents, dir) {
+				s.b.parents = append(s.b.parents, dir)
+			}
+		}
 	}
 	s.grant(r, v)
 	s.trails[r.Path] = t
+}
+
+// inBaseDirectory reports whether a "+" entry lies directly in an XDG base
+// directory. Such a directory is made as well where it is missing: the XDG base
+// directory specification says so, and a new home has none of them.
+func inBaseDirectory(text string) bool {
+	for _, fact := range []string{"cache_home", "config_home", "data_home", "state_home"} {
+		if name, ok := strings.CutPrefix(text, "+${"+fact+"}/"); ok {
+			return !strings.Contains(strings.TrimRight(name, "/"), "/")
+		}
+	}
+	return false
 }
 
 // environment works out what is added to the caller's environment.
