@@ -82,9 +82,31 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	c := &cli{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr, errorFormat: "text"}
 	c.errorFormat.wanted(args)
+	out := &output{to: stdout}
+	if len(args) < 2 || args[1] != "supervise" { // which hands its stdout on as it is
+		c.stdout = out
+	}
 	root := c.rootCommand()
 	ran, err := root.ExecuteC()
+	if out.err != nil && (err == nil || errors.Is(err, errProblems)) {
+		err = out.err
+	}
 	return c.report(err, refusalStatus(ran.Name()))
+}
+
+// output remembers that something could not be written: half a report must not
+// end with status 0.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if err != nil {
+		o.err = err
+	}
+	return n, err
 }
 
 func (c *cli) rootCommand() *cobra.Command {
@@ -129,6 +151,15 @@ cannot be enforced in full is refused by name, with nothing executed.`,
 	}
 	for _, known := range commands {
 		root.AddCommand(c.finish(known.build(c)))
+	}
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
+		help.PreRunE = func(_ *cobra.Command, args []string) error { // cobra's own prints something else and is content
+			if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+				return unknownCommand(strings.Join(args, " "))
+			}
+			return nil
+		}
 	}
 	return root
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 	"unique"
 
 	"github.com/go-json-experiment/json"
@@ -117,6 +119,9 @@ func (c changeJSON) String() string {
 
 // oneLine keeps a terminal unharmed, whatever an environment variable contains.
 func oneLine(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return s
+	}
 	q := strconv.Quote(s)
 	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
 }

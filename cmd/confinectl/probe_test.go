@@ -1,5 +1,3 @@
-//go:build scripts
-
 package main
 
 import (
@@ -268,8 +266,8 @@ func become(argv []string) error {
 	return syscall.Exec(path, argv, os.Environ())
 }
 
-// probe is the program of that name.
-func probe() {
+// probeMain is the program probe.
+func probeMain() {
 	if len(os.Args) < 2 || probes[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "probe: no such probe:", os.Args[1:])
 		os.Exit(99)

@@ -49,7 +49,7 @@ var errProblems = errors.New("problems found")
 
 // message is what goes to stderr: one JSON object, or lines of text.
 type message struct {
-	Error    string        `json:"error"` // "refused", "usage", "exec" or "internal"
+	Error    string        `json:"error"` // "refused", "usage", "exec", "system" or "internal"
 	Status   int           `json:"status"`
 	Code     string        `json:"code,omitempty"`    // of the first refusal
 	Subject  string        `json:"subject,omitempty"` // likewise
@@ -118,17 +118,21 @@ func (c *cli) report(err error, refused int) int {
 			}
 		}
 	default:
-		m.Error, m.Detail = "internal", err.Error()
-		if errors.As(err, &usage) || !strings.Contains(err.Error(), "BUG") {
+		m.Error, m.Detail = "system", err.Error()
+		var keep *enforce.KeepError
+		switch {
+		case errors.As(err, &usage), errors.As(err, &keep):
 			m.Error = "usage"
 			if refused == statusProblems {
 				m.Status = statusUsage
 			}
+		case strings.Contains(m.Detail, "BUG"):
+			m.Error = "internal"
 		}
 		if usage != nil && usage.hint != "" {
 			m.Hints = append(m.Hints, usage.hint)
 		}
-		lines = append(lines, m.Error+": "+err.Error())
+		lines = append(lines, m.Error+": "+oneLine(err.Error()))
 	}
 	if c.errorFormat == "json" {
 		c.printJSON(c.stderr, m)

@@ -162,9 +162,9 @@ func (c *cli) printExplanation(e resolve.Explanation, asJSON bool) error {
 		}
 		return c.printJSON(c.stdout, out)
 	}
-	fmt.Fprintln(c.stdout, e.Path)
+	fmt.Fprintln(c.stdout, oneLine(e.Path))
 	if e.Real != e.Path {
-		fmt.Fprintln(c.stdout, "  is", e.Real)
+		fmt.Fprintln(c.stdout, "  is", oneLine(e.Real))
 	}
 	if !e.Exists {
 		fmt.Fprintln(c.stdout, "  does not exist")

@@ -1,5 +1,3 @@
-//go:build scripts
-
 package main
 
 import (
@@ -31,7 +29,7 @@ import (
 var programs = map[string]func(){
 	"confinectl": main,         // the real one
 	"fakeabi":    fakeabi.Main, // another Landlock for a child
-	"probe":      probe,        // what a shell cannot do; see probe_test.go
+	"probe":      probeMain,    // what a shell cannot do; see probe_test.go
 }
 
 func TestMain(m *testing.M) {
@@ -267,8 +265,8 @@ func refusedCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: refused CODE CMD…")
 	}
 	want := statusRefused
-	if i := slices.Index(args, "confinectl"); i >= 0 && i+1 < len(args) {
-		want = refusalStatus(args[i+1])
+	if m := command.FindStringSubmatch(strings.Join(args, " ")); m != nil {
+		want = refusalStatus(m[1])
 	}
 	if got := runCommand(ts, args[1:]); got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
@@ -314,6 +312,9 @@ func refusedCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%d hints, at most two are allowed", hints)
 	}
 }
+
+// command finds which command of confinectl a command line is about, also in a shell's.
+var command = regexp.MustCompile(`confinectl ([a-z-]+)`)
 
 // refusalLine is "confinectl: refused: CODE: SUBJECT: detail".
 var refusalLine = regexp.MustCompile(`^confinectl: refused: [a-z-]+: [^:].*: .+$`)
