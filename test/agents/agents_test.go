@@ -93,10 +93,6 @@ wire_api = "responses"
 	{
 		name: "opencode", profile: "opencode-cli",
 		setup: func(s *seat) {
-			// What its profile says has to be there.
-			for _, dir := range []string{".cache", ".config", ".local", ".local/share", ".local/state"} {
-				s.mkdir(filepath.Join(s.home, dir))
-			}
 			s.setenv(`OPENCODE_CONFIG_CONTENT={"model": "standin/standin", "small_model": "standin/standin", "share": "disabled", "autoupdate": false,
   "permission": {"*": "allow", "external_directory": "allow"},
   "provider": {"standin": {"npm": "@ai-sdk/openai-compatible", "name": "standin",
