@@ -41,11 +41,11 @@ const (
 	maxStderr   = 2 << 10
 )
 
-// compare runs the command of a plan unconfined and confined, both in its working directory
-// and with its environment, and looks for what was denied where they end differently.
+// compare runs the command of a plan unconfined, with the caller's environment, and
+// confined, both in its working directory, and looks for what was denied where they end differently.
 func (k *checker) compare(ctx context.Context, l *launch, name string, plan *enforce.Plan, argv []string) *commandJSON {
 	out := &commandJSON{Argv: argv, Denied: []string{}}
-	out.Unconfined = unconfined(ctx, plan)
+	out.Unconfined = unconfined(ctx, plan, k.facts.Env)
 	log := openAudit(plan)
 	out.Confined = confined(ctx, plan)
 	out.Same = out.Unconfined.Status == out.Confined.Status && out.Unconfined.Error == "" && out.Confined.Error == ""
@@ -60,7 +60,7 @@ func (k *checker) compare(ctx context.Context, l *launch, name string, plan *enf
 	return out
 }
 
-func unconfined(ctx context.Context, plan *enforce.Plan) runJSON {
+func unconfined(ctx context.Context, plan *enforce.Plan, env []string) runJSON {
 	c := plan.Boundary().Command()
 	if c.Missing != "" {
 		return runJSON{Status: enforce.StatusNotFound, Error: c.Missing}
@@ -70,7 +70,7 @@ func unconfined(ctx context.Context, plan *enforce.Plan) runJSON {
 	dir, _ := plan.Boundary().Dir()
 	end := &tail{}
 	cmd := exec.CommandContext(ctx, c.Path)
-	cmd.Args, cmd.Dir, cmd.Env, cmd.Stderr = c.Argv, dir, plan.Boundary().Environ(), end
+	cmd.Args, cmd.Dir, cmd.Env, cmd.Stderr = c.Argv, dir, env, end
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
@@ -194,13 +194,17 @@ func (k *checker) traced(ctx context.Context, l *launch, name string, argv []str
 var tracedDenial = regexp.MustCompile(`^(?:\d+ +)?(\w+)\((.*)\) += -1 (EACCES|EPERM|EXDEV) `)
 var tracedPath = regexp.MustCompile(`(?:AT_FDCWD<([^>]*)>, |\d+<([^>]*)>, )?(?:\{sa_family=AF_UNIX, sun_path=)?"((?:[^"\\]|\\.)*)"`)
 
+// neverDenied are calls that no boundary denies: file permissions did.
+var neverDenied = map[string]bool{"access": true, "faccessat": true, "faccessat2": true, "readlink": true, "readlinkat": true, "chdir": true, "getcwd": true,
+	"getxattr": true, "lgetxattr": true, "listxattr": true, "llistxattr": true}
+
 // denials reads the output of strace to its end, and keeps the first denied paths.
 func denials(r io.Reader) []string {
 	found := []string{}
 	data, _ := io.ReadAll(io.LimitReader(r, 64<<20))
 	for l := range bytes.Lines(data) {
 		m := tracedDenial.FindSubmatch(l)
-		if m == nil || len(found) >= maxDenied {
+		if m == nil || len(found) >= maxDenied || bytes.Contains(m[1], []byte("stat")) || neverDenied[string(m[1])] {
 			continue
 		}
 		p := tracedPath.FindSubmatch(m[2])
@@ -213,6 +217,9 @@ func denials(r io.Reader) []string {
 		}
 		if dir := string(p[1]) + string(p[2]); dir != "" && !strings.HasPrefix(path, "/") {
 			path = dir + "/" + path
+		}
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrPermission) {
+			continue // likewise
 		}
 		if text := path + " (" + string(m[1]) + ": " + string(m[3]) + ")"; !slices.Contains(found, text) {
 			found = append(found, text)

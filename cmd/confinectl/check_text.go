@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/confinectl/confinectl/enforce"
 	"github.com/confinectl/confinectl/enforce/probe"
@@ -64,18 +63,8 @@ func (k *checker) print(r *checkReport) error {
 
 func (k *checker) printLines(b *strings.Builder, lines []line) {
 	for _, l := range lines {
-		fmt.Fprintf(b, "  %s  %s\n", k.paint(l.label, fmt.Sprintf("%-16s", l.label)), printable(l.text))
+		fmt.Fprintf(b, "  %s  %s\n", k.paint(l.label, fmt.Sprintf("%-16s", l.label)), oneLine(l.text))
 	}
-}
-
-// printable keeps what programs wrote and named from moving the cursor of a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '\ufffd'
-	}, s)
 }
 
 func (k *checker) printHost(b *strings.Builder, r *checkReport) {
@@ -256,6 +245,9 @@ func (k *checker) coloured() bool {
 
 // terminal reports whether a stream is one of the terminals that the facts name.
 func (k *checker) terminal(w io.Writer) bool {
+	if o, wrapped := w.(*output); wrapped {
+		w = o.to
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

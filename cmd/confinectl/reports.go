@@ -98,7 +98,8 @@ func explainCommand(c *cli) *cobra.Command {
 		Short: "Say whether PATH may be read, written and executed, and by which rule",
 		Long: `Say whether a program under PROFILE may read, write and execute PATH, and by
 which rule. It follows the rules of the boundary and attempts nothing; "confinectl check"
-measures. File permissions still apply on top. PATH need not exist.`,
+measures. Where this host's ABI does something else with PATH, that is said as well.
+File permissions still apply on top. PATH need not exist.`,
 	}
 	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -131,14 +132,14 @@ measures. File permissions still apply on top. PATH need not exist.`,
 		if err != nil {
 			return err
 		}
-		return c.printExplanation(e, asJSON)
+		return c.printExplanation(e, onThisHost(b, e), asJSON)
 	}
 	l.search.flags(cmd)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (c *cli) printExplanation(e resolve.Explanation, asJSON bool) error {
+func (c *cli) printExplanation(e resolve.Explanation, here []string, asJSON bool) error {
 	type answer struct {
 		Allowed bool   `json:"allowed"`
 		Rule    string `json:"rule,omitempty"` // the path of the rule that decides
@@ -156,7 +157,7 @@ func (c *cli) printExplanation(e resolve.Explanation, asJSON bool) error {
 		answer
 	}{{"read", of(resolve.Read)}, {"write", of(resolve.Write)}, {"execute", of(resolve.Execute)}}
 	if asJSON {
-		out := map[string]any{"path": e.Path, "real": e.Real, "exists": e.Exists}
+		out := map[string]any{"path": e.Path, "real": e.Real, "exists": e.Exists, "on_this_host": here}
 		for _, a := range answers {
 			out[a.word] = a.answer
 		}
@@ -176,6 +177,9 @@ func (c *cli) printExplanation(e resolve.Explanation, asJSON bool) error {
 		} else {
 			fmt.Fprintf(w, "  %s\tno\tno rule grants it\n", a.word)
 		}
+	}
+	for _, text := range here {
+		fmt.Fprintf(w, "  here\tbut\t%s\n", text)
 	}
 	return w.Flush()
 }

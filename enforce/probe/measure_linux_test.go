@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -375,6 +376,40 @@ func readAll(f *os.File) string {
 		b.Write(buf[:n])
 		if err != nil {
 			return b.String()
+		}
+	}
+}
+
+// The whole set again as an ordinary user, when root runs the tests.
+func TestAsUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("this was the run of an ordinary user")
+	}
+	newFixture(t)
+	dir, err := os.MkdirTemp("", "confinectl-probe-user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	self, err := os.ReadFile("/proc/self/exe")
+	binary, tmp := filepath.Join(dir, "probe.test"), filepath.Join(dir, "tmp")
+	if err = errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Mkdir(tmp, 0o755), os.Chown(tmp, 1000, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "-test.v")
+	cmd.Dir = tmp
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tmp, "CI=" + os.Getenv("CI")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{}}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "--- SKIP: TestReadOnlyRoot") || !strings.Contains(string(out), "--- PASS: TestReadOnlyRoot") {
+		t.Error("TestReadOnlyRoot did not run as a user")
+	}
+	for l := range strings.Lines(string(out)) {
+		if strings.Contains(l, "unproven") {
+			t.Log(strings.TrimSpace(l))
 		}
 	}
 }

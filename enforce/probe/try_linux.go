@@ -114,7 +114,7 @@ func attempts() map[string]func(a *attempt) error {
 		},
 		"signal":   func(a *attempt) error { return unix.Kill(a.Bystander, unix.SIGURG) },
 		"abstract": func(a *attempt) error { return connects("@" + a.Abstract) },
-		"socket":   func(a *attempt) error { return connects(a.target("socket")) },
+		"socket":   (*attempt).socket,
 		"passed":   func(a *attempt) error { return a.writeFD("passed", a.Passed) },
 		"metadata": func(a *attempt) error {
 			return a.follow("metadata", func(path string) error { return unix.Chmod(path, 0o640) })
@@ -148,15 +148,13 @@ func (a *attempt) own(name string) string {
 	return a.In + "/" + name
 }
 
-// follow hands out the path of an outside file for a system call that follows a
-// link at the end. The control goes through a descriptor of the file that was made.
+// follow hands out a path to an outside file for a system call that follows a link
+// at the end: one through a mere reference to the file that was made, to open which
+// needs no right. The call is judged by where that leads.
 func (a *attempt) follow(name string, call func(path string) error) error {
-	if !a.control {
-		return call(a.target(name))
-	}
 	fd, err := unix.Open(a.target(name), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return setupf("looking at the file", err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
@@ -315,11 +313,14 @@ func (a *attempt) mount() error {
 	if !a.Namespace {
 		j := a.job
 		j.Role, j.Rows, j.Namespace = roleOne, []string{"mount"}, true
-		flags := uintptr(unix.CLONE_NEWNS)
+		sys := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 		if os.Geteuid() != 0 {
-			flags |= unix.CLONE_NEWUSER
+			// No user is mapped, because that is denied inside; so the capability has to be
+			// kept over the exec by being ambient.
+			sys.Cloneflags |= unix.CLONE_NEWUSER
+			sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
 		}
-		return a.child(append([]string{a.Self}, a.Entry...), &syscall.SysProcAttr{Cloneflags: flags}, j)
+		return a.child(append([]string{a.Self}, a.Entry...), sys, j)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -374,6 +375,21 @@ func lists(path string) error {
 	return err
 }
 
+// socket goes through the directory where the path is too long for an address.
+// To open a directory as a mere reference needs no right.
+func (a *attempt) socket() error {
+	path := a.target("socket")
+	if len(path) > 107 {
+		dir, err := unix.Open(a.Out, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return setupf("opening the directory of the socket", err)
+		}
+		defer unix.Close(dir)
+		path = "/proc/self/fd/" + strconv.Itoa(dir) + "/socket"
+	}
+	return connects(path)
+}
+
 // connects connects to a Unix socket and says nothing there.
 func connects(name string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -381,9 +397,6 @@ func connects(name string) error {
 		return setupf("socket", err)
 	}
 	defer unix.Close(fd)
-	if len(name) > 107 {
-		return setupf("the path of the socket is longer than an address can be", nil)
-	}
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 	if err == unix.EAGAIN { // its queue is full: it was reached
 		return nil
