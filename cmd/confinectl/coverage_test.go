@@ -89,9 +89,6 @@ var noScript = map[int]string{
 	13: "a socket rule of Seatbelt: belongs to the macOS arm",
 	71: "about the tests themselves: every `denied` has its control, and fails when nothing is confined",
 	72: "characters pushed into the caller's terminal: a documented limit, measured by test/escapes",
-	82: "saving while watching: belongs to reload",
-	83: "ConfigMap swaps: belongs to reload",
-	84: "swaps while launches run: belongs to reload",
 }
 
 // noReport are numbers that no report has.
