@@ -362,7 +362,7 @@ func bystander(fx *fixture) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	fx.later(func() { stdin.Close(); _ = cmd.Wait() })
+	fx.later(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	answers := bufio.NewReader(stdout)
 	fx.ask = func(question string) (string, error) {
 		if _, err := io.WriteString(stdin, question+"\n"); err != nil {
