@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,6 +145,9 @@ func setUp(env *testscript.Env) error {
 		"HOME": work + "/home", "TMPDIR": work + "/.tmp", "LC_ALL": "C", "RAN": work + "/in/ran",
 		"P": "--profile-dir=" + work + "/cfg", "BIN": filepath.Dir(confinectl), "ABI": strconv.Itoa(host().Used), "UID": strconv.Itoa(os.Getuid()),
 	}
+	if raceDetector() { // every process would sleep for a second at its end
+		vars["GORACE"] = "atexit_sleep_ms=0"
+	}
 	for name, value := range vars {
 		env.Setenv(name, value)
 	}
@@ -178,11 +182,18 @@ var mountNamespace = sync.OnceValue(func() bool {
 	return exec.Command("probe", "hide", "--", "true").Run() == nil
 })
 
+// raceDetector reports whether these programs were built with it.
+var raceDetector = sync.OnceValue(func() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+})
+
 // condition knows, beside testscript's own:
 //
 //	[landlock]   this host can confine; under CI=true it must
 //	[abi:N]      the Landlock ABI in use is N or newer
 //	[root]       the scripts run as root
+//	[race]       the programs were built with the race detector, which has its own needs
 //	[mountns]    mounts in a namespace of its own are possible; under CI=true root must have them
 func condition(cond string) (bool, error) {
 	missing := func(what string) (bool, error) {
@@ -203,6 +214,8 @@ func condition(cond string) (bool, error) {
 		return host().Used >= n, err
 	case "root":
 		return os.Getuid() == 0, nil
+	case "race":
+		return raceDetector(), nil
 	case "mountns":
 		if os.Getuid() == 0 && !mountNamespace() {
 			return missing("root cannot make a mount namespace")
