@@ -17,8 +17,7 @@ import (
 
 // notOnLinux are the codes that no script can bring about, and why.
 var notOnLinux = map[resolve.Code]string{
-	resolve.MinABINotApplicable: "only macOS has nothing to check a Landlock floor against",
-	resolve.AlreadyConfined:     "only Seatbelt cannot nest; Landlock adds a layer",
+	resolve.AlreadyConfined: "only Seatbelt cannot nest; Landlock adds a layer",
 }
 
 // scripts gives the text of every script by name.

@@ -49,6 +49,7 @@ func effectOf(b boundaryJSON) effect {
 	set("dir", b.Dir)
 	set("min_abi", strconv.Itoa(b.MinABI))
 	set("audit", strconv.FormatBool(b.Audit))
+	set("mach_lookup", b.MachLookup...)
 	set("made", b.Made...)
 	for name, value := range b.Env {
 		set("env", name+"="+value)
@@ -69,7 +70,7 @@ type changeJSON struct {
 	Kind   string   `json:"kind,omitempty"`
 	Access []string `json:"access,omitempty"`
 
-	Setting string `json:"setting,omitempty"` // os, permit_path, dir, min_abi, audit, made, env, open
+	Setting string `json:"setting,omitempty"` // os, permit_path, dir, min_abi, audit, mach_lookup, made, env, open
 	Value   string `json:"value,omitempty"`
 }
 

@@ -177,13 +177,19 @@ func (l *launch) exec(c *cli, f *resolve.Facts, p *resolve.Policy, argv []string
 
 func specCommand(c *cli) *cobra.Command {
 	l := &launch{}
+	var arm string
 	cmd := &cobra.Command{
 		Use:   "spec [flags] PROFILE -- CMD [ARG…]",
 		Short: "Print what to spawn to get CMD confined, as JSON",
 		Long: `Print a launch spec, {"cmd","args","env","cd"}: what a caller in any language
 spawns on this host to get CMD confined by PROFILE. cmd is the wrapper, env
 holds only the variables that are added, cd is the working directory. The
-policy is written out, so a later change of the profile does not change it.`,
+policy is written out, so a later change of the profile does not change it.
+
+--arm seatbelt prints instead what the launcher itself becomes on a Mac, sandbox-exec with the
+whole profile, for review on any host. Elsewhere than on a Mac it is on paper: no path of it
+was looked at. What is to be spawned is the wrapper: it judges every path again,
+makes what has to be made, and closes descriptors.`,
 	}
 	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -191,13 +197,16 @@ policy is written out, so a later change of the profile does not change it.`,
 		if err != nil {
 			return err
 		}
-		f := c.facts()
-		ld := l.loader(f)
+		here := c.facts()
+		ld := l.loader(here)
 		p, err := ld.Load(name)
 		if err != nil {
 			return err
 		}
-		plan, err := l.plan(c, f, p.Policy, argv, ld.Protected(p))
+		if arm != "" {
+			return l.armSpec(c, here, arm, p.Policy, argv, ld.Protected(p))
+		}
+		plan, err := l.plan(c, here, p.Policy, argv, ld.Protected(p))
 		if err != nil {
 			return err
 		}
@@ -213,7 +222,37 @@ policy is written out, so a later change of the profile does not change it.`,
 	}
 	l.search.flags(cmd)
 	l.flags(cmd)
+	armFlag(cmd, &arm)
 	return cmd
+}
+
+// armSpec prints the launch in the form of the arm itself, which only Seatbelt
+// has: on Linux the launcher confines itself, and nothing else is executed.
+func (l *launch) armSpec(c *cli, here *resolve.Facts, arm string, p *resolve.Policy, argv []string, protected []resolve.Protected) error {
+	if arm != "seatbelt" {
+		return usagef("`confinectl spec --arm seatbelt`, or none of the two for the wrapper", "the arm %q has no program of its own to spawn", arm)
+	}
+	f, err := factsOf(here, arm)
+	if err != nil {
+		return err
+	}
+	request, err := l.request(c, f, argv, protected)
+	if err != nil {
+		return err
+	}
+	b, err := resolve.Resolve(p, f, request)
+	if err != nil {
+		return err
+	}
+	s, err := enforce.Seatbelt(b)
+	if err != nil {
+		return err
+	}
+	spec, err := s.LaunchSpec()
+	if err != nil {
+		return err
+	}
+	return c.printJSON(c.stdout, spec)
 }
 
 func policyCommand(c *cli) *cobra.Command {

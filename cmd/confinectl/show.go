@@ -20,10 +20,12 @@ type boundaryJSON struct {
 	File        string            `json:"file"`
 	Files       []string          `json:"files"`
 	OS          string            `json:"os"`
+	OnPaper     bool              `json:"on_paper"` // resolved for another host: no path was looked at
 	PermitPath  string            `json:"permit_path"`
 	Dir         string            `json:"dir"`
 	MinABI      int               `json:"min_abi"`
 	Audit       bool              `json:"audit"`
+	MachLookup  []string          `json:"mach_lookup"`
 	Guaranteed  []string          `json:"guaranteed"`
 	AddedByHost []string          `json:"added_by_host"`
 	Open        []string          `json:"open"`
@@ -62,8 +64,12 @@ func showCommand(c *cli) *cobra.Command {
 		Short: "Print the effective boundary of a profile, with the file and key behind every rule",
 		Long: `Print the boundary that exec would enforce here and now: every real path, what
 is granted there, and the file and key that asked for it. With a command, its
-executable and interpreters are part of it. --text prints the ruleset in the
-words of the arm. Nothing is made or changed.
+executable and interpreters are part of it. --text prints it in the words of the
+arm: the Landlock ruleset, or the SBPL profile. Nothing is made or changed.
+
+--arm asks for the arm of another operating system. Its paths cannot be looked at from
+here, so that boundary is on paper: every path is taken as it is written and nothing is
+missing, the home directory is the usual one there, a command is looked up there.
 
 --diff-against compares it with what "show --json" printed earlier: what is
 granted, made, added to the environment and left open, not where that is
@@ -75,11 +81,12 @@ written. The status is 1 where they differ.`,
 		if err != nil {
 			return err
 		}
-		if arm != "landlock" {
-			return usagef("`confinectl show --arm landlock`", "the arm %q is not known", arm)
+		here := c.facts()
+		f, err := factsOf(here, arm)
+		if err != nil {
+			return err
 		}
-		f := c.facts()
-		ld := l.loader(f)
+		ld := l.loader(here)
 		p, err := ld.Load(name)
 		if err != nil {
 			return err
@@ -92,13 +99,15 @@ written. The status is 1 where they differ.`,
 		if err != nil {
 			return err
 		}
-		host := enforce.Probe()
+		var host enforce.Host
+		if !b.OnPaper() {
+			host = enforce.Probe()
+		}
 		if against != "" {
 			return c.showDifference(showJSON(p, b, host), against, asJSON)
 		}
 		if asText {
-			_, err := io.WriteString(c.stdout, enforce.Landlock(b, armABI(host)).Text())
-			return err
+			return writeText(c.stdout, b, host)
 		}
 		if asJSON {
 			return c.printJSON(c.stdout, showJSON(p, b, host))
@@ -108,10 +117,43 @@ written. The status is 1 where they differ.`,
 	l.search.flags(cmd)
 	l.flags(cmd)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&asText, "text", false, "print the ruleset in the arm's own words")
+	cmd.Flags().BoolVar(&asText, "text", false, "print it in the arm's own words")
 	cmd.Flags().StringVar(&against, "diff-against", "", "print what differs from the boundary in `FILE`, which show --json wrote")
-	cmd.Flags().StringVar(&arm, "arm", "landlock", "the `arm` whose words --text uses")
+	armFlag(cmd, &arm)
 	return cmd
+}
+
+// armFlag asks for the boundary of another operating system's arm.
+func armFlag(cmd *cobra.Command, arm *string) {
+	cmd.Flags().StringVar(arm, "arm", "", "landlock or seatbelt: the `arm` to resolve for (default: this host's)")
+}
+
+// factsOf are the facts to resolve with for an arm: this host's for its own arm, and
+// for the other one those of a host that nobody can look at.
+func factsOf(here *resolve.Facts, arm string) (*resolve.Facts, error) {
+	systems := map[string]string{"": here.OS, "landlock": "linux", "seatbelt": "darwin"}
+	system, known := systems[arm]
+	switch {
+	case !known:
+		return nil, usagef("the arms are landlock and seatbelt", "the arm %q is not known", arm)
+	case system == here.OS:
+		return here, nil
+	}
+	return loader.PaperFacts(here, system), nil
+}
+
+// writeText writes a boundary in the words of its arm. The same boundary gives the same bytes.
+func writeText(out io.Writer, b *resolve.Boundary, h enforce.Host) error {
+	if b.OS() == "linux" {
+		_, err := io.WriteString(out, enforce.Landlock(b, armABI(h)).Text())
+		return err
+	}
+	s, err := enforce.Seatbelt(b)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, s.Text())
+	return err
 }
 
 // armABI is the ABI to print a ruleset for: the host's, or the newest known
@@ -123,8 +165,11 @@ func armABI(h enforce.Host) int {
 	return enforce.NewestABI
 }
 
-// floor is the ABI that holds for a boundary.
+// floor is the ABI that holds for a boundary; 0 on macOS.
 func floor(b *resolve.Boundary) int {
+	if b.OS() == "darwin" {
+		return 0
+	}
 	if n := b.MinABI().N; n > 0 {
 		return n
 	}
@@ -134,6 +179,9 @@ func floor(b *resolve.Boundary) int {
 // guarantees splits what is confined into what min_abi promises on every
 // host, and what this host adds to it.
 func guarantees(b *resolve.Boundary, h enforce.Host) (promised, added, open []string) {
+	if b.OS() == "darwin" { // no arm that has versions: docs/seatbelt.md says what is held
+		return []string{}, []string{}, []string{}
+	}
 	floor := enforce.Guarantees(floor(b))
 	host := enforce.Guarantees(armABI(h))
 	if len(host.Confined) > len(floor.Confined) {
@@ -160,9 +208,12 @@ func toRuleJSON(rules []resolve.Rule) []ruleJSON {
 
 func showJSON(p *loader.Loaded, b *resolve.Boundary, h enforce.Host) boundaryJSON {
 	dir, _ := b.Dir()
-	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: p.Files, OS: b.OS(), PermitPath: b.PermitPath(), Dir: dir,
-		MinABI: floor(b), Audit: b.Audit().On, Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: b.ToMake(), Env: map[string]string{}, Skipped: []skippedJSON{}}
+	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: p.Files, OS: b.OS(), OnPaper: b.OnPaper(), PermitPath: b.PermitPath(), Dir: dir,
+		MinABI: floor(b), Audit: b.Audit().On, MachLookup: []string{}, Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: b.ToMake(), Env: map[string]string{}, Skipped: []skippedJSON{}}
 	out.Guaranteed, out.AddedByHost, out.Open = guarantees(b, h)
+	for _, v := range b.MachLookup() {
+		out.MachLookup = append(out.MachLookup, v.Text)
+	}
 	for _, s := range b.Skipped() {
 		out.Skipped = append(out.Skipped, skippedJSON{toValueJSON(s.Value), s.Why})
 	}
@@ -216,7 +267,14 @@ func showPeople(out io.Writer, p *loader.Loaded, b *resolve.Boundary, h enforce.
 	}
 	fmt.Fprintf(w, "permit path\t%s\n", b.PermitPath())
 	fmt.Fprintf(w, "starts in\t%s\n", dir)
-	fmt.Fprintf(w, "floor\t%s\n", floorText(b))
+	if b.OS() == "darwin" {
+		fmt.Fprintf(w, "arm\tSeatbelt; what it holds was not measured by this program: docs/seatbelt.md\n")
+	} else {
+		fmt.Fprintf(w, "floor\t%s\n", floorText(b))
+	}
+	if b.OnPaper() {
+		fmt.Fprintf(w, "on paper\tresolved for another host: no path was looked at\n")
+	}
 	w.Flush()
 
 	file := func(r resolve.Rule, a resolve.Access) bool { return r.Kind != resolve.Device && r.Access&a == a }
@@ -283,6 +341,14 @@ func showPeople(out io.Writer, p *loader.Loaded, b *resolve.Boundary, h enforce.
 		lines = append(lines, v.Name+"="+v.Value)
 	}
 	section("added to the environment", lines)
+	lines = nil
+	for _, v := range b.MachLookup() {
+		lines = append(lines, v.Text+"  "+because([]resolve.Value{v}))
+	}
+	section("Mach services", lines)
+	if b.OS() == "darwin" {
+		return nil
+	}
 	promised, added, open := guarantees(b, h)
 	section(fmt.Sprintf("held on every host that this profile starts on (Landlock ABI %d or newer)", floor(b)), promised)
 	if h.Used > 0 {
