@@ -683,3 +683,46 @@ func TestStoreAgreesWithLoad(t *testing.T) {
 		}
 	}
 }
+
+// One reload of 10,000 profiles that share a parent: the first, one that finds
+// nothing changed, and one after the parent changed.
+func BenchmarkReload(b *testing.B) {
+	dir := b.TempDir()
+	write := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(dir, name+".toml"), []byte(content), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	write("base", "read_paths = ['-/opt']\n")
+	for i := range 10_000 {
+		write(fmt.Sprintf("p%d", i), fmt.Sprintf("extends = ['base']\nread_paths = ['-/srv/%d']\nset_env = { N = '%d' }\n[linux]\nmin_abi = 6\n", i, i)+permit("/a"))
+	}
+	l := &Loader{Layers: []Layer{{Dir: dir}}, UID: os.Getuid()}
+	s, err := Open(l, StoreOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Open(l, StoreOptions{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("unchanged", func(b *testing.B) {
+		for b.Loop() {
+			s.look(false)
+		}
+	})
+	n := 0
+	b.Run("parent", func(b *testing.B) {
+		for b.Loop() {
+			n++
+			write("base", fmt.Sprintf("read_paths = ['-/opt/%d']\n", n))
+			s.look(false)
+		}
+	})
+	if st := s.Status("p1"); st.Err != nil || len(s.Statuses()) != 10_001 {
+		b.Errorf("%+v", st)
+	}
+}

@@ -61,7 +61,7 @@ CMD is not started again when it ends by itself.`,
 
 // passedOn are the signals that somebody may mean CMD with. The terminal's own
 // go to CMD directly, because it is in the foreground.
-var passedOn = append(slices.Clone(endings), syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+var passedOn = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
 
 // endings are those that ask for an end.
 var endings = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}

@@ -165,7 +165,7 @@ type eventJSON struct {
 	Event    string        `json:"event"`
 	Profile  string        `json:"profile,omitempty"` // empty: the search path itself, or watching
 	File     string        `json:"file,omitempty"`
-	Hash     string        `json:"hash,omitempty"`      // over every file that takes part in the value
+	Hash     string        `json:"hash,omitempty"`     // over every file that takes part in the value
 	LastGood bool          `json:"last_good,omitzero"` // broken: an older value is kept
 	Template bool          `json:"template,omitzero"`  // needs --permit-path: its rules cannot be compared
 	Added    []changeJSON  `json:"added,omitempty"`
