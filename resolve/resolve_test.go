@@ -340,6 +340,20 @@ func TestPrivateTmpTwice(t *testing.T) {
 	}
 }
 
+// A new home has no XDG base directories; "+" makes them too, each level once.
+func TestPlusMakesBaseDirectories(t *testing.T) {
+	h := newHost(t)
+	h.f.DataHome, h.f.StateHome = h.R+"/home/.local/share", h.R+"/home/.local/state"
+	b := h.mustResolve(`{"permit_path":"$R/in","permit_extra_subpaths":["+${data_home}/x","+${state_home}/x/"]}`, Request{})
+	home := h.R + "/home/.local"
+	if diff := cmp.Diff([]string{home, home + "/share", home + "/state", home + "/share/x", home + "/state/x"}, b.ToMake()); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := h.resolve(`{"permit_path":"$R/in","permit_extra_subpaths":["+${data_home}/x/y"]}`, Request{}); !errors.Is(err, PathMissing) {
+		t.Errorf("a level below: %v", err)
+	}
+}
+
 func TestScratchWithoutProvision(t *testing.T) {
 	h := newHost(t)
 	b := h.mustResolve(`{"permit_path":"$R/in","agent_scratch":{"agent":"claude"}}`, Request{})
