@@ -89,7 +89,7 @@ func (k *checker) printHost(b *strings.Builder, r *checkReport) {
 		for _, hint := range h.Missing.Hints {
 			fmt.Fprintf(b, "  %-16s  %s\n", "hint", hint)
 		}
-	} else {
+	} else if h.Arm == "landlock" {
 		for _, open := range enforce.Guarantees(h.Used).Open {
 			fmt.Fprintf(b, "  %-16s  %s\n", "open here", open)
 		}

@@ -203,6 +203,9 @@ func toHostJSON(f *resolve.Facts, h enforce.Host) hostJSON {
 	g := enforce.Guarantees(h.Used)
 	out := hostJSON{OS: f.OS, Kernel: h.Release, Arm: h.Arm, ABI: h.Used, OfferedABI: h.Offered, NewestABI: enforce.NewestABI, Lowered: h.Lowered,
 		Errata: h.Errata, LegacyTIOCSTI: h.LegacyTIOCSTI, Confined: g.Confined, Open: g.Open}
+	if h.Arm == "seatbelt" { // which has no versions
+		out.NewestABI, out.Confined, out.Open = 0, []string{}, []string{}
+	}
 	if h.Missing != nil {
 		m := toJSON(h.Missing)
 		out.Missing, out.Arm = &m, ""
@@ -214,6 +217,9 @@ func hostLine(f *resolve.Facts, h enforce.Host) string {
 	s := f.OS + " " + h.Release
 	if h.Missing != nil {
 		return s + ": " + h.Missing.Error()
+	}
+	if h.Arm == "seatbelt" {
+		return s + ", Seatbelt"
 	}
 	s += fmt.Sprintf(", Landlock ABI %d", h.Used)
 	if h.Lowered != "" {
@@ -240,8 +246,10 @@ func factsCommand(c *cli) *cobra.Command {
 		}
 		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(w, "host\t%s\n", hostLine(f, h))
-		fmt.Fprintf(w, "newest ABI known\t%d\n", enforce.NewestABI)
-		fmt.Fprintf(w, "errata fixed\t%#x\n", h.Errata)
+		if h.Arm != "seatbelt" {
+			fmt.Fprintf(w, "newest ABI known\t%d\n", enforce.NewestABI)
+			fmt.Fprintf(w, "errata fixed\t%#x\n", h.Errata)
+		}
 		if h.LegacyTIOCSTI != "" {
 			fmt.Fprintf(w, "dev.tty.legacy_tiocsti\t%s\n", h.LegacyTIOCSTI)
 		}
