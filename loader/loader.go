@@ -80,8 +80,9 @@ func (l *Loader) Load(name string) (*Loaded, error) {
 // [Store] share.
 type survey struct {
 	walker *resolve.Walker
-	ways   *ways  // nil for a Load: nobody watches afterwards
-	texts  *texts // nil for a Load: it parses each file once anyway
+	ways   *ways             // nil for a Load: nobody watches afterwards
+	texts  *texts            // nil for a Load: it parses each file once anyway
+	files  map[string][]byte // nil for a Load; a parent is the same one for all its children
 }
 
 func (l *Loader) load(name string, s *survey) *load {
@@ -268,9 +269,20 @@ func (l *Loader) trustedDir(s *survey, dir string, from resolve.Origin) (bool, e
 	return true, nil
 }
 
-// read gives the content of a trusted file, or nil where there is none. What
-// is judged is what was opened: the open file must be the one that was walked to.
+// read gives the content of a trusted file, or nil where there is none.
 func (l *Loader) read(s *survey, file string, from resolve.Origin) ([]byte, error) {
+	if data, known := s.files[file]; known {
+		return data, nil
+	}
+	data, err := l.readTrusted(s, file, from)
+	if s.files != nil && err == nil { // a refusal says who asked
+		s.files[file] = data
+	}
+	return data, err
+}
+
+// readTrusted judges what it opens: the open file must be the one that was walked to.
+func (l *Loader) readTrusted(s *survey, file string, from resolve.Origin) ([]byte, error) {
 	t, err := l.trusted(s, file, from)
 	if err != nil || t == nil {
 		return nil, err

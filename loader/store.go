@@ -287,7 +287,7 @@ func (s *Store) look(force bool) (again time.Duration) {
 	now := time.Now()
 	was := s.current.Load()
 	texts := &texts{old: s.texts.now}
-	round := &survey{walker: resolve.NewWalker(), ways: &ways{dirs: map[string]*way{}}, texts: texts}
+	round := &survey{walker: resolve.NewWalker(), ways: &ways{dirs: map[string]*way{}}, texts: texts, files: map[string][]byte{}}
 
 	held, health, doubts := map[string]*Status{}, was.health, map[string]time.Time{}
 	names := s.o.Names
@@ -367,7 +367,7 @@ func (s *Store) judge(round *survey, old *Status, name string, force bool, now t
 	d := s.loader.load(name, round)
 	if len(d.problems) > 0 {
 		// What the walker remembers of a directory may be older than the file in it.
-		round.walker = resolve.NewWalker()
+		round.walker, round.files = resolve.NewWalker(), map[string][]byte{}
 		d = s.loader.load(name, round)
 	}
 	err := d.problems.Err()
