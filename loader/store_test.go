@@ -464,6 +464,24 @@ func TestOtherFilesConcernNobody(t *testing.T) {
 	})
 }
 
+// A directory that was removed and made again is watched again, although it may
+// have the inode number of the old one: the kernel's watch ended with that.
+func TestRemovedDirectoryIsWatchedAgain(t *testing.T) {
+	for _, op := range []fsnotify.Op{fsnotify.Remove, fsnotify.Rename} {
+		withBell(t, nil, func(tr *tree, s *Store, b *bell) {
+			b.mu.Lock()
+			delete(b.watching, tr.dir)
+			b.mu.Unlock()
+			b.events <- fsnotify.Event{Name: tr.dir, Op: op}
+			time.Sleep(settle)
+			synctest.Wait()
+			if !b.watching[tr.dir] {
+				t.Errorf("%s: not watched again", op)
+			}
+		})
+	}
+}
+
 // Without a word from the notifier the poll finds everything.
 func TestPoll(t *testing.T) {
 	withBell(t, nil, func(tr *tree, s *Store, b *bell) {

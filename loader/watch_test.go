@@ -180,6 +180,10 @@ func TestFaults(t *testing.T) {
 					expect(path, "")
 				}
 			}
+			// And it has not gone deaf: a file written in place in the directory that is there now.
+			tr.remove("p.d")
+			tr.write(filepath.Join(f.layer, "p.toml"), permit("/last"))
+			expect("/last", "")
 			slices.Sort(latencies)
 			t.Logf("| %s | %d ms | %d ms |", f.name, latencies[len(latencies)/2].Milliseconds(), latencies[len(latencies)-1].Milliseconds())
 			cancel()
