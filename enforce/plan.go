@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -167,7 +168,13 @@ type ExecError struct {
 }
 
 // Error gives the command as typed and why it was not executed.
-func (e *ExecError) Error() string { return oneLine(e.Argv0) + ": " + oneLine(e.Detail) }
+func (e *ExecError) Error() string {
+	name := oneLine(e.Argv0)
+	if name == "" {
+		name = `""`
+	}
+	return name + ": " + oneLine(e.Detail)
+}
 
 // Unwrap gives the system's own error.
 func (e *ExecError) Unwrap() error { return e.Err }
@@ -265,7 +272,7 @@ func (p *Plan) LaunchSpec(wrapper string) (LaunchSpec, error) {
 	if !strings.HasPrefix(wrapper, "/") {
 		return LaunchSpec{}, fmt.Errorf("BUG: the wrapper %q is not an absolute path", wrapper)
 	}
-	policy := resolve.EncodePolicy(p.b.Policy())
+	policy := bytes.TrimSuffix(resolve.EncodePolicy(p.b.Policy()), []byte("\n"))
 	if len(policy) > maxPolicyArgument {
 		return LaunchSpec{}, &resolve.Refusal{Code: resolve.ProfileTooLarge, Subject: p.b.Name(),
 			Detail: fmt.Sprintf("the policy has %d bytes as JSON, and one argument may have %d", len(policy), maxPolicyArgument),

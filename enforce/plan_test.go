@@ -192,7 +192,7 @@ func TestLaunchSpec(t *testing.T) {
 		}
 		want := LaunchSpec{
 			Cmd:  "/usr/bin/confinectl",
-			Args: []string{"confine-exec", "--policy", string(resolve.EncodePolicy(b.Policy())), "--cd", dir, "--", argv0, "--flag", "a b"},
+			Args: []string{"confine-exec", "--policy", strings.TrimSpace(string(resolve.EncodePolicy(b.Policy()))), "--cd", dir, "--", argv0, "--flag", "a b"},
 			Env:  map[string]string{"A": "1", "B": "2"},
 			Cd:   dir,
 		}

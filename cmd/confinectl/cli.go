@@ -191,7 +191,7 @@ type search struct {
 
 func (s *search) flags(cmd *cobra.Command) {
 	s.dirFlag(cmd)
-	cmd.Flags().StringVar(&s.permitPath, "permit-path", "", "the read-write `directory`, for a profile that names none")
+	cmd.Flags().Var(&once{value: &s.permitPath}, "permit-path", "the read-write `directory`, for a profile that names none")
 }
 
 func (s *search) dirFlag(cmd *cobra.Command) {
@@ -247,4 +247,27 @@ func profileAndMaybeCommand(cmd *cobra.Command, args []string) (profile string, 
 		return "", nil, usagef("usage: "+cmd.UseLine(), "%s takes one profile", cmd.Name())
 	}
 	return args[0], nil, nil
+}
+
+// once is a flag that decides something, and so is taken once: of two, either
+// could have been meant.
+type once struct {
+	value *string
+	empty bool // an empty value has a reader that refuses it by name
+	set   bool
+}
+
+func (o *once) String() string { return "" }
+func (o *once) Type() string   { return "string" }
+
+// Set refuses a second value, and an empty one, which is that of no path.
+func (o *once) Set(s string) error {
+	switch {
+	case o.set:
+		return errors.New("it was given before")
+	case s == "" && !o.empty:
+		return errors.New("it is empty")
+	}
+	*o.value, o.set = s, true
+	return nil
 }

@@ -19,7 +19,7 @@ type launch struct {
 }
 
 func (l *launch) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&l.dir, "cd", "", "start in this `directory` instead of the permit path; it must be granted")
+	cmd.Flags().Var(&once{value: &l.dir}, "cd", "start in this `directory` instead of the permit path; it must be granted")
 	if refusalStatus(cmd.Name()) == statusRefused {
 		cmd.Flags().IntSliceVar(&l.keep, "keep-fd", nil, "leave this inherited `descriptor` open (repeatable); it keeps whatever rights it has")
 	}
@@ -86,8 +86,8 @@ host. "confinectl policy PROFILE" prints one.`,
 		}
 		return l.exec(c, c.facts(), p, args, nil)
 	}
-	cmd.Flags().StringVar(&text, "policy", "", "the policy: `JSON`, @FILE, or - for standard input")
-	cmd.Flags().StringVar(&l.permitPath, "permit-path", "", "the read-write `directory`, for a policy that names none")
+	cmd.Flags().Var(&once{value: &text, empty: true}, "policy", "the policy: `JSON`, @FILE, or - for standard input")
+	cmd.Flags().Var(&once{value: &l.permitPath}, "permit-path", "the read-write `directory`, for a policy that names none")
 	l.flags(cmd)
 	return cmd
 }
