@@ -175,7 +175,7 @@ func fakeFS(t testing.TB, p places) *sbpleval.FakeFS {
 // paperFacts are those of the model Mac.
 func paperFacts() *resolve.Facts {
 	return &resolve.Facts{OS: "darwin", UID: 501, OnPaper: true, Home: model.home, Cwd: model.home, TmpRoot: "/private/tmp",
-		ConfigHome: model.home + "/.config", UserTmp: func() string { return model.tmp }, User: func() string { return "me" }}
+		ConfigHome: model.home + "/.config", CacheHome: model.home + "/.cache", DataHome: model.home + "/.local/share", StateHome: model.home + "/.local/state", UserTmp: func() string { return model.tmp }, User: func() string { return "me" }}
 }
 
 func decode(t testing.TB, text string) *resolve.Policy {
