@@ -361,6 +361,7 @@ type bell struct {
 	mu       sync.Mutex
 	limit    error // of add
 	watching map[string]bool
+	added    func(dir string) // called after each add; nil: nothing
 }
 
 func (b *bell) new() (*notifier, error) {
@@ -372,6 +373,9 @@ func (b *bell) new() (*notifier, error) {
 				return b.limit
 			}
 			b.watching[dir] = true
+			if b.added != nil {
+				b.added(dir)
+			}
 			return nil
 		},
 		remove: func(dir string) error {
@@ -480,6 +484,28 @@ func TestRemovedDirectoryIsWatchedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A directory of the same name is another one, also when nobody said so; and
+// what changes after a look and before the watch is seen by a second look.
+func TestReplacedInSilence(t *testing.T) {
+	withBell(t, nil, func(tr *tree, s *Store, b *bell) {
+		tr.write("../new/p.toml", permit("/b"))
+		tr.rename(".", "../old")
+		tr.rename("../new", ".")
+		b.mu.Lock()
+		b.added = func(dir string) {
+			if dir == tr.dir {
+				tr.write("p.toml", permit("/c"))
+			}
+		}
+		b.mu.Unlock()
+		time.Sleep(defaultPoll)
+		synctest.Wait()
+		if has(s, "p") != "/c" {
+			t.Errorf("the value is %s: /a: not looked; /b: not watched, or not looked at again", has(s, "p"))
+		}
+	})
 }
 
 // Without a word from the notifier the poll finds everything.

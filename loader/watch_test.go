@@ -93,6 +93,15 @@ func faults() []fault {
 			tr.link(fmt.Sprintf("cfg%d", round), "tmp")
 			tr.rename("tmp", "cfg")
 		}},
+		{name: "the same in a sticky directory that all may write", layer: "cfg", prepare: func(tr *tree) {
+			tr.rename("cfg", "cfg0")
+			tr.link("cfg0", "cfg")
+			tr.chmod(".", 0o777|os.ModeSticky)
+		}, change: func(tr *tree, value string, round int) {
+			tr.write(fmt.Sprintf("cfg%d/p.toml", round), value)
+			tr.link(fmt.Sprintf("cfg%d", round), "tmp")
+			tr.rename("tmp", "cfg")
+		}},
 		{name: "directory removed and made again", layer: "cfg", change: func(tr *tree, value string, _ int) {
 			tr.remove("cfg")
 			tr.write("cfg/p.toml", value)
