@@ -158,7 +158,7 @@ type Guarantee struct {
 	ABI      int
 	Confined []string // held by every kernel that offers this ABI
 	Open     []string // not held at this ABI, and since which it would be
-	Lost     []string // what a floor below [DefaultFloor] gives up; empty from there on
+	Lost     []string // what a floor below [DefaultFloor] gives up on some host, not on every one; empty from there on
 }
 
 // Guarantees says what min_abi = abi promises on every host that accepts it,
@@ -177,10 +177,10 @@ func Guarantees(abi int) Guarantee {
 		}
 	}
 	if abi < 3 {
-		g.Lost = append(g.Lost, "truncate(2) empties any file outside the roots that the user may write (confined from ABI 3 on)")
+		g.Lost = append(g.Lost, "below ABI 3, which this floor accepts, truncate(2) empties any file outside the roots that the user may write")
 	}
 	if abi < 2 {
-		g.Lost = append(g.Lost, "rename and link between two directories fail, inside the roots as well (possible from ABI 2 on)")
+		g.Lost = append(g.Lost, "below ABI 2, which this floor accepts, rename and link between two directories fail, inside the roots as well")
 	}
 	return g
 }
