@@ -103,7 +103,7 @@ func Inside() error {
 		unix.CloseOnExec(fd)
 	}
 	in := bufio.NewReader(os.NewFile(fdJob, "job"))
-	timer := time.AfterFunc(time.Minute, func() { os.Exit(3) }) // whoever started it is gone, or in trouble
+	timer := time.AfterFunc(2*time.Minute, func() { os.Exit(3) }) // whoever started it is gone, or in trouble
 	line, err := in.ReadBytes('\n')
 	a := &attempt{}
 	if err != nil || json.Unmarshal(line, &a.job) != nil || a.Magic != magic {
@@ -219,7 +219,7 @@ func (a *attempt) child(argv []string, sys *syscall.SysProcAttr, j job) error {
 		}
 		return setupf("starting "+argv[0], err)
 	}
-	timer := time.AfterFunc(15*time.Second, func() { _ = p.Kill() })
+	timer := time.AfterFunc(45*time.Second, func() { _ = p.Kill() })
 	defer timer.Stop()
 	sent := sendJob(jobW, j)
 	line, _ := bufio.NewReader(outR).ReadBytes('\n')

@@ -48,7 +48,7 @@ var programs = [...][]string{{"/bin/sh", "-c", ":"}, {"/bin/true"}, {"/usr/bin/t
 // a profile.
 func New(o Options) (p *Prober, err error) {
 	if o.Timeout == 0 {
-		o.Timeout = 20 * time.Second
+		o.Timeout = time.Minute
 	}
 	o.Parallel = max(o.Parallel, 1)
 	p = &Prober{o: o, abstract: -1, once: map[string]string{}, seats: make(chan *bystander, o.Parallel)}

@@ -87,7 +87,7 @@ type Options struct {
 	// Places are directories in which the outside target may be made, the best one
 	// first. The first one outside every root is taken.
 	Places []string
-	// Timeout is for one boundary; zero means 20 seconds.
+	// Timeout is for one boundary; zero means one minute.
 	Timeout time.Duration
 	// Parallel is how many boundaries are measured at a time; zero means one.
 	Parallel int
