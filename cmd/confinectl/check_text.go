@@ -46,7 +46,7 @@ func (k *checker) print(r *checkReport) error {
 			if e.Status != status {
 				continue
 			}
-			fmt.Fprintf(&b, "%s  %-*s  %s\n", k.paint(status, fmt.Sprintf("%-10s", status)), width, e.Name, e.File)
+			fmt.Fprintf(&b, "%s  %-*s  %s\n", k.paint(status, fmt.Sprintf("%-10s", status)), width, e.Name, e.sources())
 			k.printLines(&b, lines[e])
 		}
 	}
@@ -59,6 +59,17 @@ func (k *checker) print(r *checkReport) error {
 	}
 	_, err := io.WriteString(k.cli.stdout, b.String())
 	return err
+}
+
+// sources are the profile's own file, and the others that took part.
+func (e *checkEntry) sources() string {
+	text := e.File
+	for _, f := range e.Files {
+		if f != e.File {
+			text += " + " + f
+		}
+	}
+	return oneLine(text)
 }
 
 func (k *checker) printLines(b *strings.Builder, lines []line) {

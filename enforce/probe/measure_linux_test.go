@@ -413,3 +413,34 @@ func TestAsUser(t *testing.T) {
 		}
 	}
 }
+
+// A root in which the control fails inside, and works outside, is named with its rule: 9p
+// and other file systems do that. It stands for a file system that this host does not have.
+func TestSurvived(t *testing.T) {
+	f := newFixture(t)
+	p, err := f.task("").prober()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	plan, err := f.task("").plan(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, want := range map[string]string{
+		rowProgram:       "the profile kills the program: running prog: EACCES",
+		rowRoot + f.in:   "the profile kills the program: writing and reading back in " + f.in + ": EACCES",
+		rowRead + "/usr": "the profile kills the program: reading /usr: EACCES",
+		"":               "",
+	} {
+		m := &measurement{Prober: p, plan: plan, b: plan.Boundary(), job: job{Program: []string{"prog"}, Roots: []root{{f.in, "x"}}, Reads: []string{"/usr"}}}
+		answers := map[string]answer{rowProgram: {OK: true}, rowRoot + f.in: {OK: true}, rowRead + "/usr": {OK: true}}
+		answers[row] = answer{Errno: 13, Text: "EACCES"}
+		if got := m.survived(answers); got != (want == "") || m.report.Unmeasured != want {
+			t.Errorf("%q: %t %q, want %q", row, got, m.report.Unmeasured, want)
+		}
+		if (m.report.Killed != nil) != (strings.HasPrefix(row, rowRoot) || strings.HasPrefix(row, rowRead)) {
+			t.Errorf("%q: %+v", row, m.report.Killed)
+		}
+	}
+}
