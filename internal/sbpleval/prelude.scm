@@ -68,13 +68,8 @@
 (define (require-all . fs) (lambda () (all fs)))
 (define (require-any . fs) (lambda () (any fs)))
 
-; Rules by operation, the newest first: (number action filter ...).
-(define rules '())                      ; operation . its rules
-(define count 0)
-(define (rules-of op) (let ((r (assq op rules))) (if r (cdr r) '())))
-(define (remember op rule)
-  (let ((r (assq op rules)))
-    (if r (set-cdr! r (cons rule (cdr r))) (set! rules (cons (list op rule) rules)))))
+; Rules, the newest first: (action operation filter ...).
+(define rules '())
 (define seen-version #f)
 (define (version n)
   (if (or seen-version (not (eqv? n 1))) (error "version") (set! seen-version #t)))
@@ -86,42 +81,39 @@
       ((null? ops) (error "a rule without an operation"))
       (else
         (for-each (lambda (f) (if (not (procedure? f)) (error "no filter:" f))) rest)
-        (set! count (+ count 1))
-        (for-each (lambda (op) (remember op (cons count (cons action rest)))) ops)))))
+        (for-each (lambda (op) (set! rules (cons (cons action (cons op rest)) rules))) ops)))))
 (define (allow . args) (add 'allow args))
 (define (deny . args) (add 'deny args))
 
-(define number car)
-(define action cadr)
-(define filters cddr)
-(define (first-rule list good?)
+(define (filtered op list)
   (cond
     ((null? list) #f)
-    ((good? (car list)) (car list))
-    (else (first-rule (cdr list) good?))))
-(define (filtered op)
-  (let ((r (first-rule (rules-of op) (lambda (r) (and (pair? (filters r)) (any (filters r)))))))
-    (and r (action r))))
-(define (terminal op)
-  (let ((r (first-rule (rules-of op) (lambda (r) (null? (filters r))))))
-    (and r (action r))))
+    ((and (eq? op (cadar list)) (pair? (cddar list)) (any (cddar list))) (caar list))
+    (else (filtered op (cdr list)))))
+(define (terminal op list)
+  (cond
+    ((null? list) #f)
+    ((and (eq? op (cadar list)) (null? (cddar list))) (caar list))
+    (else (terminal op (cdr list)))))
 (define (built-in op) (let ((o (assq op own))) (and o (cdr o))))
 
 ; Apple's account: lists of each operation, terminals, parents.
 (define (apple op)
-  (or (filtered op)
-      (terminal op)
+  (or (filtered op rules)
+      (terminal op rules)
       (built-in op)
       (if (eq? op 'default) 'allow (apple (parent op)))))
 
-; The other account: the last rule that matches, of the operation or of one that it falls back to.
+; The other account: the last rule that matches.
+(define (chain op)
+  (if (or (built-in op) (eq? op 'default)) (list op) (cons op (chain (parent op)))))
 (define (last-match op)
-  (let loop ((op op) (best #f))
-    (let* ((r (first-rule (rules-of op) (lambda (r) (or (null? (filters r)) (any (filters r))))))
-           (best (if (and r (or (not best) (> (number r) (number best)))) r best)))
+  (let ((covered (chain op)))
+    (let loop ((list rules))
       (cond
-        ((or (built-in op) (eq? op 'default)) (if best (action best) (or (built-in op) 'allow)))
-        (else (loop (parent op) best))))))
+        ((null? list) (or (built-in (car (reverse covered))) 'allow))
+        ((and (memq (cadar list) covered) (or (null? (cddar list)) (any (cddar list)))) (caar list))
+        (else (loop (cdr list)))))))
 
 (define (ask op path above name ip? target)
   (set! q-path path) (set! q-above above) (set! q-name name) (set! q-ip ip?) (set! q-target target)
