@@ -461,7 +461,7 @@ func kernelRows() []*row {
 				return err
 			}},
 		{name: "kernel/core-dump", about: "core dump into an outside working directory", kind: held, want: eacces, changes: content,
-			blocked: sameBlock("EOPNOTSUPP", "kernel.core_pattern sends core dumps elsewhere"),
+			blocked: sameBlock("ENOTSUP", "kernel.core_pattern sends core dumps elsewhere"),
 			prepare: func(*fixture) error {
 				if p := sysctl("kernel.core_pattern"); p != "core" && p != "core.%p" {
 					return unix.EOPNOTSUPP // what is set up there is not for us to feed
@@ -636,8 +636,8 @@ func metadataRows() []*row {
 			return nil
 		}
 	}
-	noFlags := blocked{"ENOTTY EOPNOTSUPP", "this file system has no inode flags"}
-	noAttributes := sameBlock("EOPNOTSUPP", "this file system has no user attributes")
+	noFlags := blocked{"ENOTTY ENOTSUP", "this file system has no inode flags"}
+	noAttributes := sameBlock("ENOTSUP", "this file system has no user attributes")
 	opened := func(use func(fd int) error) func(a *attempt) error {
 		return func(a *attempt) error {
 			fd, err := unix.Open(a.ro("f"), unix.O_RDONLY, 0)
@@ -677,12 +677,12 @@ func metadataRows() []*row {
 			prepare: func(fx *fixture) error { return unix.Setxattr(fx.out("meta"), "user.x", []byte("x"), 0) },
 			try:     func(a *attempt) error { return unix.Removexattr(a.out("meta"), "user.x") }},
 		{name: "metadata/file-capability", id: "E9", about: "give an outside file a capability", kind: limit, want: [2]expect{always("allowed"), always("denied EPERM")}, changes: metadata,
-			blocked: [2]blocked{{"EOPNOTSUPP", "this file system has no attributes"}, {"EPERM EOPNOTSUPP", "needs CAP_SETFCAP"}},
+			blocked: [2]blocked{{"ENOTSUP", "this file system has no attributes"}, {"EPERM ENOTSUP", "needs CAP_SETFCAP"}},
 			try:     func(a *attempt) error { return setFileCapability(a.out("meta")) }},
 		{name: "metadata/flags", id: "E10", about: "inode flag of a file in a read path (FS_IOC_SETFLAGS nodump)", kind: limit, want: allowed, changes: metadata,
 			blocked: [2]blocked{noFlags, noFlags}, try: flag(0x40, false)},
 		{name: "metadata/immutable", id: "E10", about: "immutable flag of a file in a read path", kind: closed, want: eperm,
-			blocked: [2]blocked{noFlags, {"EPERM ENOTTY EOPNOTSUPP", "needs CAP_LINUX_IMMUTABLE"}}, try: flag(immutable, true)},
+			blocked: [2]blocked{noFlags, {"EPERM ENOTTY ENOTSUP", "needs CAP_LINUX_IMMUTABLE"}}, try: flag(immutable, true)},
 		{name: "metadata/flock", id: "E10", about: "lock a file in a read path", kind: limit, want: allowed,
 			try: opened(func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })},
 		{name: "metadata/lease", id: "E10", about: "lease on a file in a read path: writers outside have to wait", kind: limit, want: allowed,
@@ -767,7 +767,7 @@ func readRows() []*row {
 			}},
 		{name: "read/access", about: "access(2) outside", kind: limit, want: allowed,
 			try: func(a *attempt) error { return unix.Access(a.out("f"), unix.W_OK) }},
-		{name: "read/getxattr", about: "list extended attributes outside", kind: limit, want: allowed, blocked: sameBlock("EOPNOTSUPP", "this file system has no attributes"),
+		{name: "read/getxattr", about: "list extended attributes outside", kind: limit, want: allowed, blocked: sameBlock("ENOTSUP", "this file system has no attributes"),
 			try: func(a *attempt) error {
 				_, err := unix.Listxattr(a.out("f"), make([]byte, 256))
 				return err

@@ -228,7 +228,7 @@ func gone(path string) (bool, error) {
 	return os.IsNotExist(err), nil
 }
 
-var noTmpfile = sameBlock("EOPNOTSUPP EISDIR", "no O_TMPFILE on this file system")
+var noTmpfile = sameBlock("ENOTSUP EISDIR", "no O_TMPFILE on this file system")
 
 // linkRows move and link names across the boundary.
 func linkRows() []*row {
@@ -325,8 +325,8 @@ func tmpfile(dir, name string) error {
 }
 
 var noHandles = [2]blocked{
-	asRoot: {"EPERM EOPNOTSUPP", "no handles on this file system, or not in the initial user namespace"},
-	asUser: {"EPERM EOPNOTSUPP", "open_by_handle_at needs CAP_DAC_READ_SEARCH"},
+	asRoot: {"EPERM ENOTSUP", "no handles on this file system, or not in the initial user namespace"},
+	asUser: {"EPERM ENOTSUP", "open_by_handle_at needs CAP_DAC_READ_SEARCH"},
 }
 
 // handleRows open an outside file by its handle: no path, no walk.

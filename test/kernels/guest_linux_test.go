@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -194,17 +195,30 @@ func needLandlock(t *testing.T) {
 	}
 }
 
+// built is confinectl, built once; [TestMain] removes it.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "kernels")
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "confinectl")
+	build := exec.Command("go", "build", "-o", name, "github.com/confinectl/confinectl/cmd/confinectl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return name, fmt.Errorf("build confinectl: %w\n%s", err, out)
+	}
+	return name, nil
+})
+
 // confinectl is the binary to test.
 func confinectl(t *testing.T) string {
 	t.Helper()
 	if given := os.Getenv(envBinary); given != "" {
 		return given
 	}
-	name := filepath.Join(t.TempDir(), "confinectl")
-	build := exec.Command("go", "build", "-o", name, "github.com/confinectl/confinectl/cmd/confinectl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build confinectl: %v\n%s", err, out)
+	name, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return name
 }
