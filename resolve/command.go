@@ -118,11 +118,15 @@ func (s *resolver) find(name, path string) (found, why string) {
 // executable grants a file that will be executed and whatever the kernel
 // executes to run it. It reports whether the file is a script.
 func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool {
-	if syscall.Access(t.Real, 1) != nil && c.Doubt == "" {
-		c.Doubt = t.Real + " is not executable"
+	if syscall.Access(t.Real, 1) != nil {
+		// Not granted: the program inside may have written the line that names
+		// it, and would get a file to read that nobody can execute.
 		if depth > 0 {
-			c.Doubt = "its interpreter " + c.Doubt
+			c.doubt("its interpreter " + t.Real + " is not executable")
+		} else {
+			c.doubt(t.Real + " is not executable")
 		}
+		return false
 	}
 	s.grant(Rule{Path: t.Real, Kind: RegularFile, Access: Read | Execute, ID: t.Stat.ID}, Value{why, Origin{File: "command"}})
 	f, err := open(t.Real)
@@ -206,14 +210,26 @@ func shebang(head []byte) (interpreter, argument string) {
 }
 
 // envCommand finds the program in the argument of "#!/usr/bin/env ARGUMENT":
-// past "-S", other options and assignments.
+// past "-S", assignments, and the options of env(1) that are known. After an
+// unknown option nothing is found, and so nothing granted: its value could be taken for the
+// program, and a script could have a file granted that env never executes.
 func envCommand(argument string) string {
+	value := false
 	for word := range strings.FieldsSeq(argument) {
 		word = strings.TrimPrefix(strings.TrimPrefix(word, "--split-string="), "-S")
-		if word == "" || strings.HasPrefix(word, "-") || strings.Contains(word, "=") {
-			continue
+		switch {
+		case value:
+			value = false
+		case word == "-u" || word == "--unset" || word == "-C" || word == "--chdir":
+			value = true
+		case word == "" || word == "-" || word == "-i" || word == "--ignore-environment" || word == "-v" || word == "--debug":
+		case strings.HasPrefix(word, "--unset=") || strings.HasPrefix(word, "--chdir="):
+		case strings.HasPrefix(word, "-"):
+			return ""
+		case strings.Contains(word, "="):
+		default:
+			return word
 		}
-		return word
 	}
 	return ""
 }

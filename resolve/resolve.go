@@ -96,9 +96,23 @@ type resolver struct {
 	problems Refusals
 	rules    map[string]*Rule  // by real path
 	trails   map[string]*Trail // of read-write rules, by real path
+	ways     []way             // values whose way goes through a symlink
 	extra    map[string]string // facts that the policy itself makes: agent_scratch, private_tmp
 	b        *Boundary
 	permit   Rule // the permit path's rule; zero when it was refused
+}
+
+// way is how a value was reached.
+type way struct {
+	value Value
+	trail *Trail
+}
+
+// through notes the way of a value that goes through a symlink.
+func (s *resolver) through(v Value, t *Trail) {
+	if slices.ContainsFunc(t.Hops, func(h Hop) bool { return h.Stat.Mode.Type() == fs.ModeSymlink }) {
+		s.ways = append(s.ways, way{v, t})
+	}
 }
 
 func (s *resolver) refuse(code Code, subject, detail string, o Origin, cause error, hints ...string) {
@@ -172,6 +186,7 @@ func (s *resolver) locate(v Value, mayMiss bool) *Trail {
 		s.refuse(PathEncoding, v.Text, "leads to "+strconv.Quote(t.Target())+", which "+why, v.Origin, nil)
 		return nil
 	}
+	s.through(v, t)
 	return t
 }
 
@@ -508,6 +523,35 @@ func (s *resolver) protect() {
 			break
 		}
 	}
+	for _, w := range s.ways {
+		if link := s.plantable(w.trail, roots); link != "" {
+			s.refuse(SelfWidening, w.value.Text, fmt.Sprintf("leads to %s through the symlink %s: the confined program can replace it, and so choose what the next start grants", w.trail.Target(), link), w.value.Origin, nil,
+				"write the path that is meant, "+w.trail.Target())
+		}
+	}
+}
+
+// plantable names a symlink on the way that lies in a read-write root, where
+// the confined program could have put it, unless the way ends in what another value
+// lets be written anyway. Replacing a directory by a link to somewhere else would
+// otherwise be a way out that the next start opens.
+func (s *resolver) plantable(t *Trail, roots []string) string {
+	for _, root := range roots {
+		if r := s.rules[root]; r.Access.Has(Names) && within(t.Target(), root) && (t.Target() != root || len(r.Reasons) > 1) {
+			return ""
+		}
+	}
+	for _, h := range t.Hops {
+		if h.Stat.Mode.Type() != fs.ModeSymlink {
+			continue
+		}
+		for _, root := range roots {
+			if s.rules[root].Access.Has(Names) && h.Path != root && within(h.Path, root) {
+				return h.Path
+			}
+		}
+	}
+	return ""
 }
 
 // widens says how a read-write rule, reached by t, touches what g leads to.

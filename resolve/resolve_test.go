@@ -146,6 +146,10 @@ func TestResolveRefuses(t *testing.T) {
 		{"self-widening: a directory that does not exist yet", `{"permit_path":"$R/home"}`, Request{Protected: []Protected{{"$R/home/.config/confinectl/profiles", "the profile directory"}}}, nil, SelfWidening, ""},
 		{"self-widening: a directory to be made", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/home/.config"]}`, Request{Protected: []Protected{{"$R/home/.config/confinectl", "the profile directory"}}}, nil, SelfWidening, "would contain"},
 		{"self-widening: the file itself", `{"permit_path":"$R/in","permit_files":["$R/cfg/p.toml"]}`, Request{}, nil, SelfWidening, ""},
+		{"self-widening: a root that became a symlink inside another", `{"permit_path":"$R/in","permit_extra_subpaths":["$R/in/a/x"]}`, Request{}, func(h *host) { h.symlink("../../out", "in/a/x") }, SelfWidening, "in/a/x: the confined program can replace it"},
+		{"self-widening: a read path through a symlink in a root", `{"permit_path":"$R/in","read_paths":["$R/in/l/f"]}`, Request{}, func(h *host) { h.symlink("../out", "in/l") }, SelfWidening, "write the path that is meant"},
+		{"self-widening: the permit path through one in an extra root", `{"permit_path":"$R/out/l","permit_extra_subpaths":["$R/out"]}`, Request{}, func(h *host) { h.symlink("../in", "out/l") }, SelfWidening, "out/l"},
+		{"self-widening: the temp root through one", `{"permit_path":"$R/in","name":"p","private_tmp":true}`, Request{}, func(h *host) { h.symlink("../tmp", "in/t"); h.f.TmpRoot = h.R + "/in/t" }, SelfWidening, "in/t"},
 		{"cd outside", `{"permit_path":"$R/in"}`, Request{Dir: "$R/out"}, nil, CdOutside, "grants"},
 		{"cd to a part of the runtime set", `{"permit_path":"$R/in"}`, Request{Dir: "/usr"}, nil, CdOutside, ""},
 		{"cd to a file", `{"permit_path":"$R/in"}`, Request{Dir: "$R/in/f"}, nil, PathNotDirectory, ""},
@@ -223,9 +227,9 @@ func TestResolveReportsEveryProblem(t *testing.T) {
 func TestResolveGrants(t *testing.T) {
 	h := newHost(t)
 	h.symlink("in", "l")
-	h.symlink("../out/f", "in/lf")
+	h.symlink("out/f", "lf")
 	h.f.Env = append(h.f.Env, "OUT="+h.R+"/out")
-	b := h.mustResolve(`{"name":"p","permit_path":"$R/l","read_paths":["${env:OUT}","-$R/nope","-${env:NOPE}/x","-$R/in/f/x","$R/in/a"],"permit_files":["$R/in/lf"],"private_tmp":true,
+	b := h.mustResolve(`{"name":"p","permit_path":"$R/l","read_paths":["${env:OUT}","-$R/nope","-${env:NOPE}/x","-$R/in/f/x","$R/in/a"],"permit_files":["$R/lf"],"private_tmp":true,
 		"permit_extra_subpaths":["+~/made","$R/in/../home/../in/a"],"set_env":{"A":"${private_tmp}/x","Z":""}}`, Request{Command: []string{"sh"}})
 	for path, want := range map[string]Access{
 		"$R/in": ReadWrite, "$R/out": Read | Execute, "$R/out/f": Read | Write, "$R/home/made": ReadWrite, "$R/tmp/confinectl-" + h.uid() + "/p": ReadWrite,
@@ -290,6 +294,26 @@ func TestZeroPermitsNothing(t *testing.T) {
 	}
 	if _, err := Resolve(&Policy{}, &Facts{OS: "linux"}, Request{}); !errors.Is(err, PermitMissing) {
 		t.Errorf("the zero Policy: %v", err)
+	}
+}
+
+// A link inside a root that leads to what is granted anyway takes nothing.
+func TestLinksInsideRoots(t *testing.T) {
+	h := newHost(t)
+	h.symlink("a", "in/l")
+	h.symlink("in", "up")
+	h.symlink("../out", "in/o")
+	h.mustResolve(`{"permit_path":"$R/up","permit_extra_subpaths":["$R/in/l","$R/out","$R/in/o"],"read_paths":["$R/in/o/f"]}`, Request{})
+}
+
+func TestEnvCommand(t *testing.T) {
+	for argument, want := range map[string]string{
+		"node": "node", "-S node --x": "node", "-S A=1 B=2 node": "node", "-Snode": "node", "-i node": "node", "-S -u X node": "node", "-S -C /x --unset Y node": "node",
+		"--split-string=node x": "node", "-S --unset=X node": "node", "-S -a name node": "", "-S --argv0 name node": "", "-S -uX node": "", "": "", "A=1": "",
+	} {
+		if got := envCommand(argument); got != want {
+			t.Errorf("env %s: %q, want %q", argument, got, want)
+		}
 	}
 }
 
@@ -435,6 +459,20 @@ func TestCommand(t *testing.T) {
 		b := h.mustResolve(`{"permit_path":"$R/in","runtime":"none"}`, Request{Command: []string{"prog"}})
 		if len(b.Rules()) != 3 {
 			t.Errorf("want the permit path, the program and its loader: %v", b.Rules())
+		}
+	})
+	t.Run("what cannot be executed is not granted", func(t *testing.T) {
+		secret := h.file("out/secret", "s", 0o600)
+		h.file("in/planted", "#!"+secret+"\n", 0o755)
+		h.file("in/env-planted", "#!/usr/bin/env -S -u "+h.R+"/bin/prog sh\n", 0o755)
+		for _, name := range []string{"noexec", h.R + "/in/planted"} {
+			b := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{name}})
+			if a := h.access(b, secret) | h.access(b, "$R/bin/noexec"); a != 0 || b.Command().Doubt == "" {
+				t.Errorf("%s: access %q, doubt %q", name, a, b.Command().Doubt)
+			}
+		}
+		if b := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{h.R + "/in/env-planted"}}); h.access(b, "$R/bin/prog") != 0 {
+			t.Error("the value of an option of env was granted")
 		}
 	})
 	t.Run("PATH unset means what execvp takes", func(t *testing.T) {
