@@ -126,6 +126,11 @@ func makeIn(parent int, name string, r resolve.Rule) *resolve.Refusal {
 	if err != nil && err != unix.EEXIST {
 		return scratchUnfit(r, r.Path+" cannot be made: "+errno(err), err, "make it yourself, with mode 0700")
 	}
+	if err == nil {
+		// The umask took part. Nobody else can have replaced what was made just
+		// now: the directory above was judged. If this fails, the judgement to come says so.
+		_ = unix.Fchmodat(parent, name, 0o700, 0)
+	}
 	return nil
 }
 

@@ -188,7 +188,7 @@ func Guarantees(abi int) Guarantee {
 // neverConfined is what stays open at every ABI so far.
 var neverConfined = []string{
 	"metadata: chmod, chown, utimes, setxattr and file flags, on every file the user owns",
-	"existence: stat, readlink, access and chdir work everywhere",
+	"existence: stat, readlink, access, chdir and inotify work everywhere",
 	"descriptors 0 to 2 and those that were kept: what they are open on is the caller's grant",
 	"the network",
 }

@@ -280,7 +280,7 @@ func (p *Plan) LaunchSpec(wrapper string) (LaunchSpec, error) {
 	}
 	dir, _ := p.b.Dir()
 	argv := append([]string(nil), c.Argv...)
-	if strings.Contains(argv[0], "/") && argv[0][0] != '/' && c.Path != "" {
+	if c.Relative && c.Path != "" {
 		argv[0] = c.Path // it meant the caller's directory, and the command starts in another
 	}
 	spec := LaunchSpec{Cmd: wrapper, Env: map[string]string{}, Cd: dir}

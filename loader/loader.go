@@ -65,6 +65,8 @@ type Loaded struct {
 	Files       []string // every file that took part, in merging order
 	Policy      *resolve.Policy
 	Value       any // the caller's own; see [StoreOptions.Judge]
+
+	Looked []string // where it was looked for something to read, whether or not there was
 }
 
 // Load finds a profile and everything that takes part in it. Refusals:
@@ -97,7 +99,7 @@ func (l *Loader) load(name string, s *survey) *load {
 		ancestors = append(append(ancestors, f.profile), f.dropIns...)
 	}
 	merged := profiles.Merge(ancestors, last.profile, last.dropIns)
-	out := &Loaded{Name: name, Description: merged.Description, Layer: last.layer, File: last.profile.File, Policy: &merged.Policy}
+	out := &Loaded{Name: name, Description: merged.Description, Layer: last.layer, File: last.profile.File, Policy: &merged.Policy, Looked: d.looked}
 	d.loaded = out
 	for _, f := range d.found {
 		out.Files = append(out.Files, f.profile.File)
@@ -115,7 +117,8 @@ type load struct {
 	survey   *survey
 	done     map[string]bool
 	found    []found
-	loaded   *Loaded // nil where there are problems
+	looked   []string // see Loaded.Looked
+	loaded   *Loaded  // nil where there are problems
 	problems resolve.Refusals
 }
 
@@ -145,6 +148,14 @@ func (d *load) visit(name string, from resolve.Origin, below []string) {
 	if err != nil {
 		d.add(err)
 		return
+	}
+	for _, l := range d.loader.Layers {
+		if l.fs == nil {
+			d.looked = append(d.looked, l.file(name))
+		}
+		if l.Dir == layer.Dir {
+			break
+		}
 	}
 	f := found{layer: layer}
 	if f.profile, err = d.survey.texts.parse(text{name, file, false}, data); err != nil {
@@ -218,6 +229,7 @@ func (d *load) dropIns(layer Layer, name string) []*profiles.Profile {
 		return nil
 	}
 	dir := strings.TrimSuffix(layer.file(name), ".toml") + ".d"
+	d.looked = append(d.looked, dir)
 	there, err := d.loader.trustedDir(d.survey, dir, resolve.Origin{})
 	if err != nil {
 		d.add(err)
@@ -237,6 +249,7 @@ func (d *load) dropIns(layer Layer, name string) []*profiles.Profile {
 			continue
 		}
 		file := dir + "/" + e.Name()
+		d.looked = append(d.looked, file)
 		data, err := d.loader.read(d.survey, file, resolve.Origin{})
 		if err != nil {
 			d.add(err)
@@ -352,13 +365,24 @@ func (l *Loader) trusted(s *survey, path string, from resolve.Origin) (*resolve.
 		}
 		if why := l.distrust(h.Stat.UID, mode); why != "" {
 			return nil, &resolve.Refusal{Code: resolve.ProfileUntrusted, Subject: path, Detail: h.Path + " " + why, Origin: from,
-				Hints: []string{"`confinectl check` lists every such file; chown and chmod go-w mend it"}}
+				Hints: []string{l.mend(h.Stat.UID)}}
 		}
 	}
 	if t.Rest != "" {
 		return nil, nil
 	}
 	return t, nil
+}
+
+// mend says what to do about a step that is not trusted.
+func (l *Loader) mend(owner int) string {
+	switch {
+	case owner == 65534:
+		return "its owner does not exist in this user namespace: --profile-dir DIR names a directory whose owners do"
+	case l.UID == 0 && owner != 0:
+		return "root reads what root owns: start with HOME=/root, or with --profile-dir DIR"
+	}
+	return "`confinectl check` lists every such file; chown and chmod go-w mend it"
 }
 
 func (l *Loader) distrust(uid int, mode fs.FileMode) string {
@@ -434,7 +458,8 @@ func (l *Loader) list(s *survey) ([]Entry, error) {
 }
 
 // Protected is what no read-write root may reach: the directories that are
-// searched, and the files that took part.
+// searched, and every file and directory that p was or would have been read
+// from. It need not exist: a link that leads into a root today is a profile there tomorrow.
 func (l *Loader) Protected(p *Loaded) []resolve.Protected {
 	var list []resolve.Protected
 	for _, layer := range l.Layers {
@@ -443,10 +468,8 @@ func (l *Loader) Protected(p *Loaded) []resolve.Protected {
 		}
 	}
 	if p != nil {
-		for _, file := range p.Files {
-			if strings.HasPrefix(file, "/") {
-				list = append(list, resolve.Protected{Path: file, What: "a profile that was read"})
-			}
+		for _, file := range p.Looked {
+			list = append(list, resolve.Protected{Path: file, What: "which a profile is read from"})
 		}
 	}
 	return list

@@ -264,8 +264,14 @@ func TestLayers(t *testing.T) {
 		t.Errorf("where it was looked for: %v", err)
 	}
 	protected := l.Protected(q)
-	if len(protected) != 4 {
-		t.Errorf("want three directories and one file: %v", protected)
+	var paths []string
+	for _, p := range protected {
+		paths = append(paths, p.Path)
+	}
+	nope := a.dir + "/nope"
+	if diff := cmp.Diff([]string{a.dir, nope, b.dir, a.dir + "/q.toml", nope + "/q.toml", b.dir + "/q.toml", // every place that q could lie in, up to the one that has it
+		a.dir + "/built.toml", nope + "/built.toml", b.dir + "/built.toml", b.dir + "/q.d"}, paths); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,10 @@ type Command struct {
 	// always the path it was found by: sandbox-exec makes it argv[0], and
 	// programs that answer to several names look at that. Empty when nothing was found.
 	Path string
+
+	// Relative says that Argv[0] leads to Path only from the caller's directory:
+	// it has a slash and is relative, or was found by a relative entry of PATH.
+	Relative bool
 
 	// Missing says why there is nothing to run ("not found in PATH"); the
 	// launcher ends with status 127. Empty when Path is set.
@@ -52,11 +57,12 @@ func (s *resolver) command() {
 		return
 	}
 	path, _ := s.facts.Getenv("PATH")
-	found, why := s.find(argv[0], path)
+	found, relative, why := s.find(argv[0], path, s.facts.Cwd)
 	if why != "" {
 		c.Missing = why
 		return
 	}
+	c.Relative = relative
 	t, err := s.walker.Walk(found)
 	switch {
 	case err != nil && err != syscall.ENOTDIR && err != syscall.ENOENT:
@@ -72,7 +78,7 @@ func (s *resolver) command() {
 		c.Doubt = "is a directory"
 	case !t.Stat.Mode.IsRegular():
 		c.Doubt = "is " + kindName(t.Stat.Mode) + ", not a program"
-	case s.executable(t, "command "+argv[0], c, 0), s.facts.OS == "darwin":
+	case s.executable(t, "command "+argv[0], c, 0, s.planted(t)), s.facts.OS == "darwin":
 		c.Path = found
 	}
 }
@@ -80,12 +86,18 @@ func (s *resolver) command() {
 // find looks a name up like execvp(3): a name with a slash is a path of the
 // caller's; any other is searched in PATH, where an entry that exists but may
 // not be executed is passed over and kept for the case that there is no better one.
-func (s *resolver) find(name, path string) (found, why string) {
+func (s *resolver) find(name, path, cwd string) (found string, relative bool, why string) {
 	if name == "" {
-		return "", "the command is an empty string"
+		return "", false, "the command is an empty string"
+	}
+	here := func(path string) string {
+		if strings.HasPrefix(path, "/") {
+			return path
+		}
+		return strings.TrimRight(cwd, "/") + "/" + path
 	}
 	if strings.Contains(name, "/") {
-		return s.facts.Absolute(name), ""
+		return here(name), name[0] != '/', ""
 	}
 	if path == "" {
 		if _, set := s.facts.Getenv("PATH"); !set {
@@ -97,27 +109,32 @@ func (s *resolver) find(name, path string) (found, why string) {
 		if dir == "" {
 			dir = "."
 		}
-		candidate := strings.TrimRight(s.facts.Absolute(dir), "/") + "/" + name
+		candidate := strings.TrimRight(here(dir), "/") + "/" + name
 		var st syscall.Stat_t
 		if err := ignoringEINTR(func() error { return syscall.Stat(candidate, &st) }); err != nil {
 			continue
 		}
 		if st.Mode&syscall.S_IFMT == syscall.S_IFREG && syscall.Access(candidate, 1) == nil {
-			return candidate, ""
+			return candidate, dir[0] != '/', ""
 		}
 		if second == "" {
-			second = candidate
+			second, relative = candidate, dir[0] != '/'
 		}
 	}
 	if second != "" {
-		return second, ""
+		return second, relative, ""
 	}
-	return "", "not found in PATH"
+	return "", false, "not found in PATH"
 }
 
 // executable grants a file that will be executed and whatever the kernel
 // executes to run it. It reports whether the file is a script.
-func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool {
+//
+// named says that the confined program could have written what names the
+// file: a script of its own, or a link in one of its roots. Such a file gets no rule, or the
+// program would choose what its next start may read; it is executed where other
+// rules reach it.
+func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named bool) bool {
 	if syscall.Access(t.Real, 1) != nil {
 		// Not granted: the program inside may have written the line that names
 		// it, and would get a file to read that nobody can execute.
@@ -128,7 +145,13 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool 
 		}
 		return false
 	}
-	s.grant(Rule{Path: t.Real, Kind: RegularFile, Access: Read | Execute, ID: t.Stat.ID}, Value{why, Origin{File: "command"}})
+	if !named {
+		s.grant(Rule{Path: t.Real, Kind: RegularFile, Access: Read | Execute, ID: t.Stat.ID}, Value{why, Origin{File: "command"}})
+	} else if !s.reaches(t.Real, Read|Execute) {
+		c.doubt(t.Real + " is not granted: what names it lies where the command may write; read_paths can grant it")
+		return false
+	}
+	named = named || s.planted(t)
 	f, err := open(t.Real)
 	if err != nil {
 		return false // execute-only: what it needs cannot be learned
@@ -138,7 +161,7 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool 
 	head = head[:f.readAt(head, 0)]
 	if len(head) >= 2 && head[0] == '#' && head[1] == '!' {
 		interpreter, argument := shebang(head)
-		s.interpreter(interpreter, t.Real, c, depth+1)
+		s.interpreter(interpreter, t.Real, c, depth+1, named)
 		if argument != "" && interpreter[strings.LastIndexByte(interpreter, '/')+1:] == "env" {
 			path, _ := s.facts.Getenv("PATH")
 			for _, v := range s.b.env {
@@ -147,11 +170,11 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool 
 				}
 			}
 			if name := envCommand(argument); name != "" {
-				found, missing := s.find(name, path)
+				found, _, missing := s.find(name, path, s.b.dir)
 				if missing != "" {
 					c.doubt("its interpreter " + name + ": " + missing)
 				} else {
-					s.interpreter(found, t.Real, c, depth+1)
+					s.interpreter(found, t.Real, c, depth+1, named)
 				}
 			}
 		}
@@ -167,7 +190,7 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int) bool 
 		return false
 	}
 	if interpreter := elfInterpreter(f, head); interpreter != "" {
-		s.interpreter(interpreter, t.Real, c, depth+1)
+		s.interpreter(interpreter, t.Real, c, depth+1, named)
 	}
 	return false
 }
@@ -178,7 +201,7 @@ func (c *Command) doubt(why string) {
 	}
 }
 
-func (s *resolver) interpreter(path, of string, c *Command, depth int) {
+func (s *resolver) interpreter(path, of string, c *Command, depth int, named bool) {
 	if !strings.HasPrefix(path, "/") {
 		path = below(s.b.dir, path) // the kernel starts at the working directory
 	}
@@ -193,7 +216,33 @@ func (s *resolver) interpreter(path, of string, c *Command, depth int) {
 	case depth > maxScript:
 		c.doubt("its interpreters are scripts more than " + strconv.Itoa(maxScript) + " deep")
 	default:
-		s.executable(t, "interpreter of "+of, c, depth)
+		s.executable(t, "interpreter of "+of, c, depth, named)
+	}
+}
+
+// planted reports whether the confined program could have made the end of a
+// way, or a link on it.
+func (s *resolver) planted(t *Trail) bool {
+	for root := range s.trails {
+		if slices.ContainsFunc(t.Hops, func(h Hop) bool {
+			return within(h.Path, root) && (h.Path != root || s.rules[root].Kind != Directory)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches reports whether the rules at and above a path grant the access.
+func (s *resolver) reaches(path string, a Access) bool {
+	var have Access
+	for dir := path; ; dir = parent(dir) {
+		if r := s.rules[dir]; r != nil && (dir == path || r.Kind == Directory) {
+			have |= r.Access
+		}
+		if dir == "/" {
+			return have.Has(a)
+		}
 	}
 }
 
@@ -217,6 +266,9 @@ func envCommand(argument string) string {
 	value := false
 	for word := range strings.FieldsSeq(argument) {
 		word = strings.TrimPrefix(strings.TrimPrefix(word, "--split-string="), "-S")
+		if strings.ContainsAny(word, "'\"\\$#") {
+			return "" // env has rules of its own for these
+		}
 		switch {
 		case value:
 			value = false

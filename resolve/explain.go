@@ -21,7 +21,8 @@ func (e Explanation) By(a Access) *Rule {
 }
 
 // Explain finds the rules that reach an absolute path, the way the kernel
-// does: from the file itself up through every directory that really holds it. A path whose end does not
+// does: from the file itself up through every directory that really holds it, each
+// known by device and inode, so that other names of a granted file are found too. A path whose end does not
 // exist is judged by the directory that it would be made in.
 //
 // Refusal: path-relative, path-loop, path-not-directory, path-unreadable, as for a profile.
@@ -36,12 +37,20 @@ func (b *Boundary) Explain(path string) (Explanation, error) {
 		return Explanation{}, s.problems[0]
 	}
 	e := Explanation{Path: path, Real: t.Target(), Exists: t.Rest == ""}
-	rules := make(map[string]Rule, len(b.rules))
+	known, toMake := map[FileID]Rule{}, map[string]Rule{} // a directory that is still to be made has only its path
 	for _, r := range b.rules {
-		rules[r.Path] = r
+		if r.ID == (FileID{}) {
+			toMake[r.Path] = r
+		} else {
+			known[r.ID] = r
+		}
 	}
 	for dir := e.Real; ; dir = parent(dir) {
-		if r, ok := rules[dir]; ok && (r.Kind == Directory || dir == e.Real) {
+		r, found := toMake[dir]
+		if st, err := s.walker.lstat(dir); err == nil && !found {
+			r, found = known[st.ID]
+		}
+		if found && (r.Kind == Directory || dir == e.Real) {
 			e.rules = append(e.rules, r)
 		}
 		if dir == "/" {

@@ -1,6 +1,9 @@
 package resolve
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Policy says what a program may reach, before any host has looked at it: what
 // remains of a profile after merging. It claims nothing; anyone may write one, as a
@@ -105,25 +108,26 @@ func (k *Keys) Merge(over *Keys) {
 	k.PermitFiles = join(k.PermitFiles, over.PermitFiles)
 	k.UnixSockets = join(k.UnixSockets, over.UnixSockets)
 	k.MachLookup = join(k.MachLookup, over.MachLookup)
-	for _, v := range over.SetEnv {
-		i, found := slices.BinarySearchFunc(k.SetEnv, v.Name, compareName)
-		if found {
-			k.SetEnv = slices.Clone(k.SetEnv)
-			k.SetEnv[i] = v
-		} else {
-			k.SetEnv = slices.Insert(slices.Clip(k.SetEnv), i, v)
-		}
-	}
+	k.SetEnv = mergeEnv(k.SetEnv, over.SetEnv)
 }
 
-func compareName(v Variable, name string) int {
-	switch {
-	case v.Name < name:
-		return -1
-	case v.Name > name:
-		return 1
+// mergeEnv joins two lists that are sorted by name; where both have one, over wins.
+func mergeEnv(under, over []Variable) []Variable {
+	if len(over) == 0 {
+		return under
 	}
-	return 0
+	merged := make([]Variable, 0, len(under)+len(over))
+	for len(under) > 0 && len(over) > 0 {
+		switch c := strings.Compare(under[0].Name, over[0].Name); {
+		case c < 0:
+			merged, under = append(merged, under[0]), under[1:]
+		case c > 0:
+			merged, over = append(merged, over[0]), over[1:]
+		default:
+			merged, under, over = append(merged, over[0]), under[1:], over[1:]
+		}
+	}
+	return append(append(merged, under...), over...)
 }
 
 // join appends the values of more whose text is not in list yet. It leaves

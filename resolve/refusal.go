@@ -42,6 +42,7 @@ const (
 	PathEncoding     Code = "path-encoding"
 	PathUnreadable   Code = "path-unreadable"
 	PathMoved        Code = "path-moved"
+	PathUntrusted    Code = "path-untrusted"
 
 	PermitMissing Code = "permit-missing"
 	PermitFixed   Code = "permit-fixed"
@@ -68,7 +69,7 @@ func Codes() []Code {
 		ProfileSyntax, ProfileKey, ProfileValue, ProfileCycle, ProfileName, ProfileMissing, ProfileUntrusted,
 		PolicySyntax, PolicyKey, PolicyValue,
 		FactUnset, CwdNotPortable,
-		PathRelative, PathMissing, PathNotDirectory, PathNotFile, PathNotSocket, PathLoop, PathEncoding, PathUnreadable, PathMoved,
+		PathRelative, PathMissing, PathNotDirectory, PathNotFile, PathNotSocket, PathLoop, PathEncoding, PathUnreadable, PathMoved, PathUntrusted,
 		PermitMissing, PermitFixed, PermitRoot, SelfWidening,
 		ScratchUnresolved, ScratchUnfit, CdOutside,
 		ArmMissing, ABIBelowFloor, MinABINotApplicable, Inexpressible, AlreadyConfined, LayerLimit, ProfileTooLarge, ApplyFailed,

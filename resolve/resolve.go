@@ -3,6 +3,7 @@ package resolve
 import (
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,11 +109,28 @@ type way struct {
 	trail *Trail
 }
 
-// through notes the way of a value that goes through a symlink.
-func (s *resolver) through(v Value, t *Trail) {
+// through notes the way of a value that goes through a symlink, and refuses
+// one that somebody else made: he could aim it at whatever the user may read and write.
+func (s *resolver) through(v Value, t *Trail) bool {
+	if h := s.foreign(t); h != nil {
+		s.refuse(PathUntrusted, v.Text, fmt.Sprintf("goes through the symlink %s of uid %d, who decides where it leads", h.Path, h.Stat.UID), v.Origin, nil,
+			"write the path that is meant, "+t.Target())
+		return false
+	}
 	if slices.ContainsFunc(t.Hops, func(h Hop) bool { return h.Stat.Mode.Type() == fs.ModeSymlink }) {
 		s.ways = append(s.ways, way{v, t})
 	}
+	return true
+}
+
+// foreign finds a symlink on the way that belongs neither to root nor to the user.
+func (s *resolver) foreign(t *Trail) *Hop {
+	for i, h := range t.Hops {
+		if h.Stat.Mode.Type() == fs.ModeSymlink && h.Stat.UID != 0 && h.Stat.UID != s.facts.UID {
+			return &t.Hops[i]
+		}
+	}
+	return nil
 }
 
 func (s *resolver) refuse(code Code, subject, detail string, o Origin, cause error, hints ...string) {
@@ -186,7 +204,9 @@ func (s *resolver) locate(v Value, mayMiss bool) *Trail {
 		s.refuse(PathEncoding, v.Text, "leads to "+strconv.Quote(t.Target())+", which "+why, v.Origin, nil)
 		return nil
 	}
-	s.through(v, t)
+	if !s.through(v, t) {
+		return nil
+	}
 	return t
 }
 
@@ -392,6 +412,10 @@ func (s *resolver) readWrite(v Value) {
 	}
 	r := Rule{Path: t.Target(), Kind: Directory, Access: ReadWrite, ID: t.Stat.ID}
 	switch {
+	case dots(t.Rest):
+		s.refuse(PathMissing, v.Text, below(t.Real, t.Rest)+" does not exist, and a path through what is still to be made cannot be judged", v.Origin, syscall.ENOENT,
+			`write it without "." and ".."`)
+		return
 	case t.Rest == "":
 		if !s.kind(v, t, Directory) || s.isRoot(v, t) {
 			return
@@ -421,6 +445,16 @@ func (s *resolver) readWrite(v Value) {
 	s.trails[r.Path] = t
 }
 
+// dots reports whether a path has "." or ".." as a component.
+func dots(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if name == "." || name == ".." {
+			return true
+		}
+	}
+	return false
+}
+
 // inBaseDirectory reports whether a "+" entry lies directly in an XDG base
 // directory. Such a directory is made as well where it is missing: the XDG base
 // directory specification says so, and a new home has none of them.
@@ -448,14 +482,19 @@ func (s *resolver) environment(set []Variable) {
 	}
 	slices.SortFunc(s.b.env, func(a, b EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	env := slices.Clone(s.facts.Env)
-	for _, v := range s.b.env {
-		found := false
-		for i, kv := range env {
-			if strings.HasPrefix(kv, v.Name+"=") {
-				env[i], found = v.Name+"="+v.Value, true
-			}
+	for i, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		if at, found := slices.BinarySearchFunc(s.b.env, name, compareEnv); found {
+			env[i] = name + "=" + s.b.env[at].Value
 		}
-		if !found {
+	}
+	have := make(map[string]bool, len(env))
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		have[name] = true
+	}
+	for _, v := range s.b.env {
+		if !have[v.Name] {
 			env = append(env, v.Name+"="+v.Value)
 		}
 	}
@@ -464,6 +503,8 @@ func (s *resolver) environment(set []Variable) {
 
 // workingDir takes a directory that really lies in a granted one, as the kernel
 // looks at it: a way that only leads through one ("in/../out") does not count.
+func compareEnv(v EnvVar, name string) int { return strings.Compare(v.Name, name) }
+
 func (s *resolver) workingDir() {
 	if s.request.Dir == "" {
 		s.b.dir, s.b.dirID = s.permit.Path, s.permit.ID
@@ -507,12 +548,18 @@ func (s *resolver) protect() {
 		roots = append(roots, path)
 	}
 	slices.Sort(roots)
-	guards := make([]*Trail, len(s.request.Protected))
-	for i, guard := range s.request.Protected {
+	protected := s.request.Protected
+	for _, guard := range protected {
+		if dots(guard.Path) { // what does not exist yet can come to lead where its text says
+			protected = append(slices.Clip(protected), Protected{filepath.Clean(guard.Path), guard.What})
+		}
+	}
+	guards := make([]*Trail, len(protected))
+	for i, guard := range protected {
 		guards[i], _ = s.walker.Walk(guard.Path) // as far as it exists and may be looked at
 	}
 	for _, root := range roots {
-		for i, guard := range s.request.Protected {
+		for i, guard := range protected {
 			how := widens(s.rules[root], s.trails[root], guards[i])
 			if how == "" {
 				continue
@@ -584,16 +631,7 @@ func (s *resolver) collect() {
 		if r.Make || r.Unprovisioned || r.Path == "/" {
 			return false
 		}
-		var above Access
-		for dir := parent(r.Path); ; dir = parent(dir) {
-			if up := s.rules[dir]; up != nil && up.Kind == Directory {
-				above |= up.Access
-			}
-			if dir == "/" {
-				break
-			}
-		}
-		if !above.Has(r.Access) {
+		if !s.reaches(parent(r.Path), r.Access) {
 			return false
 		}
 		s.b.covered = append(s.b.covered, r)

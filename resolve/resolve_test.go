@@ -150,6 +150,9 @@ func TestResolveRefuses(t *testing.T) {
 		{"self-widening: a read path through a symlink in a root", `{"permit_path":"$R/in","read_paths":["$R/in/l/f"]}`, Request{}, func(h *host) { h.symlink("../out", "in/l") }, SelfWidening, "write the path that is meant"},
 		{"self-widening: the permit path through one in an extra root", `{"permit_path":"$R/out/l","permit_extra_subpaths":["$R/out"]}`, Request{}, func(h *host) { h.symlink("../in", "out/l") }, SelfWidening, "out/l"},
 		{"self-widening: the temp root through one", `{"permit_path":"$R/in","name":"p","private_tmp":true}`, Request{}, func(h *host) { h.symlink("../tmp", "in/t"); h.f.TmpRoot = h.R + "/in/t" }, SelfWidening, "in/t"},
+		{"plus through a missing directory and back", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/nope/.."]}`, Request{}, nil, PathMissing, "cannot be judged"},
+		{"plus in a base directory, and back", `{"permit_path":"$R/in","permit_extra_subpaths":["+${data_home}/.."]}`, Request{}, func(h *host) { h.f.DataHome = h.R + "/home/nope" }, PathMissing, "cannot be judged"},
+		{"self-widening: what does not exist yet, by a detour", `{"permit_path":"$R/home"}`, Request{Protected: []Protected{{"$R/nope/../home/profiles", "the profile directory"}}}, nil, SelfWidening, ""},
 		{"cd outside", `{"permit_path":"$R/in"}`, Request{Dir: "$R/out"}, nil, CdOutside, "grants"},
 		{"cd to a part of the runtime set", `{"permit_path":"$R/in"}`, Request{Dir: "/usr"}, nil, CdOutside, ""},
 		{"cd to a file", `{"permit_path":"$R/in"}`, Request{Dir: "$R/in/f"}, nil, PathNotDirectory, ""},
@@ -317,6 +320,49 @@ func TestEnvCommand(t *testing.T) {
 	}
 }
 
+// A symlink of another user on the way to anything that a profile names.
+func TestForeignLinks(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("NOT TESTED: only root can make a link that somebody else owns")
+	}
+	h := newHost(t)
+	h.symlink("in", "mine")
+	h.symlink("in", "theirs")
+	h.symlink("tmp", "theirtmp")
+	for _, l := range []string{"theirs", "theirtmp"} {
+		if err := os.Lchown(h.R+"/"+l, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, policy := range []string{`{"permit_path":"$R/theirs"}`, `{"permit_path":"$R/in","read_paths":["$R/theirs/f"]}`, `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/theirs/new"]}`} {
+		h.mustResolve(strings.ReplaceAll(policy, "theirs", "mine"), Request{}) // the control
+		if _, err := h.resolve(policy, Request{}); !errors.Is(err, PathUntrusted) || !strings.Contains(err.Error(), "uid 12345") {
+			t.Errorf("%s: %v", policy, err)
+		}
+	}
+	h.f.TmpRoot = h.R + "/theirtmp"
+	if _, err := h.resolve(`{"name":"p","permit_path":"$R/in","private_tmp":true}`, Request{}); !errors.Is(err, PathUntrusted) {
+		t.Errorf("temp root: %v", err)
+	}
+	h.f.UID = 12345
+	h.mustResolve(`{"permit_path":"$R/theirs"}`, Request{})
+}
+
+// A document with very many faults costs what one with a hundred does.
+func TestManyProblems(t *testing.T) {
+	var doc strings.Builder
+	doc.WriteString(`{"permit_path":"/a","read_paths":[`)
+	for range 50000 {
+		doc.WriteString(`"x",`)
+	}
+	doc.WriteString(`"x"]}`)
+	_, err := DecodePolicy([]byte(doc.String()))
+	list, ok := err.(Refusals)
+	if !ok || len(list) != 101 || list[100].Detail != "has 49901 problems more" {
+		t.Errorf("%d refusals", len(list))
+	}
+}
+
 func TestRuntimeNone(t *testing.T) {
 	h := newHost(t)
 	b := h.mustResolve(`{"permit_path":"$R/in","runtime":"none"}`, Request{})
@@ -473,6 +519,20 @@ func TestCommand(t *testing.T) {
 		}
 		if b := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{h.R + "/in/env-planted"}}); h.access(b, "$R/bin/prog") != 0 {
 			t.Error("the value of an option of env was granted")
+		}
+	})
+	t.Run("what the program may have named is not granted", func(t *testing.T) {
+		h.file("in/script", "#!"+h.R+"/bin/prog\n", 0o755)
+		h.symlink("../bin/prog", "in/linked")
+		for _, name := range []string{"in/script", "in/linked"} {
+			b := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{h.R + "/" + name}})
+			if a := h.access(b, "$R/bin/prog"); a != 0 || !strings.Contains(b.Command().Doubt, "not granted") {
+				t.Errorf("%s: access %q, doubt %q", name, a, b.Command().Doubt)
+			}
+			b = h.mustResolve(`{"permit_path":"$R/in","read_paths":["$R/bin"]}`, Request{Command: []string{h.R + "/" + name}})
+			if b.Command().Doubt != "" {
+				t.Errorf("%s, granted by the profile: doubt %q", name, b.Command().Doubt)
+			}
 		}
 	})
 	t.Run("PATH unset means what execvp takes", func(t *testing.T) {

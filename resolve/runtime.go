@@ -249,8 +249,8 @@ func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string
 			t, err = s.walker.Walk(root)
 		}
 	}
-	if err != nil || t.Rest != "" || badName(t.Real) != "" {
-		return // an entry that this host does not have
+	if err != nil || t.Rest != "" || badName(t.Real) != "" || s.foreign(t) != nil {
+		return // an entry that this host does not have, or that somebody else has aimed
 	}
 	if !s.facts.OnPaper {
 		kind = t.Stat.Kind()

@@ -41,7 +41,9 @@ func (s *resolver) tempRoot(path, subject string, o Origin) *Trail {
 		s.refuse(PathEncoding, subject, "the temp root "+strconv.Quote(t.Real)+" "+why, o, nil, hint)
 		return nil
 	}
-	s.through(Value{path, o}, t)
+	if !s.through(Value{path, o}, t) {
+		return nil
+	}
 	return t
 }
 

@@ -9,6 +9,10 @@ import (
 	"unicode/utf8"
 )
 
+// maxProblems is how many problems of one document are reported one by one:
+// more than a person reads, and few enough that a hostile document costs nothing.
+const maxProblems = 100
+
 // MaxDocument is the most bytes of one profile or policy that is ever read.
 const MaxDocument = 1 << 20
 
@@ -32,6 +36,7 @@ var commonKeys = []string{
 type reader struct {
 	doc      Document
 	problems Refusals
+	more     int // problems beyond maxProblems, which are only counted
 }
 
 // Read turns a decoded document into a Policy. table holds string, int64,
@@ -58,6 +63,10 @@ func (d Document) Read(table map[string]any, own ...string) (*Policy, Refusals) 
 		}
 	}
 	if len(r.problems) > 0 {
+		if r.more > 0 {
+			o := r.origin("")
+			r.problems = append(r.problems, &Refusal{Code: r.doc.Key, Subject: orElse(r.doc.File, "document"), Detail: fmt.Sprintf("has %d problems more", r.more), Origin: o})
+		}
 		return nil, r.problems
 	}
 	return p, nil
@@ -98,6 +107,10 @@ func (r *reader) origin(key string) Origin {
 func (r *reader) problem(code Code, key, detail string, hints ...string) {
 	o := r.origin(key)
 	o.Key = "" // the key is the subject; saying it twice helps nobody
+	if len(r.problems) >= maxProblems {
+		r.more++
+		return
+	}
 	r.problems = append(r.problems, &Refusal{Code: code, Subject: key, Detail: detail, Origin: o, Hints: hints})
 }
 

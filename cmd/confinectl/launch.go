@@ -84,7 +84,12 @@ host. "confinectl policy PROFILE" prints one.`,
 		if v, uses := p.UsesCwd(); uses {
 			return cwdNotPortable(v)
 		}
-		return l.exec(c, c.facts(), p, args, nil)
+		f := c.facts()
+		var protected []resolve.Protected
+		if name, isFile := strings.CutPrefix(text, "@"); isFile {
+			protected = append(protected, resolve.Protected{Path: f.Absolute(name), What: "the policy that was read"})
+		}
+		return l.exec(c, f, p, args, protected)
 	}
 	cmd.Flags().Var(&once{value: &text, empty: true}, "policy", "the policy: `JSON`, @FILE, or - for standard input")
 	cmd.Flags().Var(&once{value: &l.permitPath}, "permit-path", "the read-write `directory`, for a policy that names none")
@@ -144,11 +149,21 @@ func (c *cli) self(f *resolve.Facts) ([]resolve.Protected, error) {
 	if name := c.args[0]; strings.Contains(name, "/") {
 		return append(self, resolve.Protected{Path: f.Absolute(name), What: "the confinectl command"}), nil
 	}
+	// Every entry of PATH up to the one that execvp(3) took: what is put into
+	// an earlier one is taken next time.
 	path, _ := f.Getenv("PATH")
 	for dir := range strings.SplitSeq(path, ":") {
+		if dir == "" {
+			dir = "."
+		}
 		name := strings.TrimRight(f.Absolute(dir), "/") + "/" + c.args[0]
+		st, err := os.Stat(name)
+		found := err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 		if _, err := os.Lstat(name); err == nil {
-			return append(self, resolve.Protected{Path: name, What: "the confinectl command"}), nil
+			self = append(self, resolve.Protected{Path: name, What: "the confinectl command"})
+		}
+		if found {
+			break
 		}
 	}
 	return self, nil

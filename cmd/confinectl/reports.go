@@ -258,7 +258,7 @@ func factsCommand(c *cli) *cobra.Command {
 			if value == "" {
 				value = "(unset)"
 			}
-			fmt.Fprintf(w, "${%s}\t%s\n", name, value)
+			fmt.Fprintf(w, "${%s}\t%s\n", name, oneLine(value))
 		}
 		for _, t := range f.Terminals {
 			fmt.Fprintf(w, "terminal\t%s\n", t)

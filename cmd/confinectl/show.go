@@ -338,7 +338,7 @@ func showPeople(out io.Writer, p *loader.Loaded, b *resolve.Boundary, h enforce.
 	section("made before the start where missing, mode 0700", b.ToMake())
 	lines = nil
 	for _, v := range b.Env() {
-		lines = append(lines, v.Name+"="+v.Value)
+		lines = append(lines, oneLine(v.Name+"="+v.Value))
 	}
 	section("added to the environment", lines)
 	lines = nil
