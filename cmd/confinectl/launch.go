@@ -171,15 +171,20 @@ func (c *cli) self(f *resolve.Facts) ([]resolve.Protected, error) {
 
 // plan goes the way from a policy to a plan.
 func (l *launch) plan(c *cli, f *resolve.Facts, p *resolve.Policy, argv []string, protected []resolve.Protected) (*enforce.Plan, error) {
-	request, err := l.request(c, f, argv, protected)
-	if err != nil {
-		return nil, err
-	}
-	b, err := resolve.Resolve(p, f, request)
+	b, err := l.boundary(c, f, p, argv, protected)
 	if err != nil {
 		return nil, err
 	}
 	return enforce.Compile(b)
+}
+
+// boundary goes the way from a policy to a boundary.
+func (l *launch) boundary(c *cli, f *resolve.Facts, p *resolve.Policy, argv []string, protected []resolve.Protected) (*resolve.Boundary, error) {
+	request, err := l.request(c, f, argv, protected)
+	if err != nil {
+		return nil, err
+	}
+	return resolve.Resolve(p, f, request)
 }
 
 func (l *launch) exec(c *cli, f *resolve.Facts, p *resolve.Policy, argv []string, protected []resolve.Protected) error {

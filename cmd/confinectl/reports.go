@@ -120,11 +120,7 @@ File permissions still apply on top. PATH need not exist.`,
 		if err != nil {
 			return err
 		}
-		request, err := l.request(c, f, argv, ld.Protected(p))
-		if err != nil {
-			return err
-		}
-		b, err := resolve.Resolve(p.Policy, f, request)
+		b, err := l.boundary(c, f, p.Policy, argv, ld.Protected(p))
 		if err != nil {
 			return err
 		}

@@ -91,11 +91,7 @@ written. The status is 1 where they differ.`,
 		if err != nil {
 			return err
 		}
-		request, err := l.request(c, f, argv, ld.Protected(p))
-		if err != nil {
-			return err
-		}
-		b, err := resolve.Resolve(p.Policy, f, request)
+		b, err := l.boundary(c, f, p.Policy, argv, ld.Protected(p))
 		if err != nil {
 			return err
 		}
