@@ -256,11 +256,7 @@ func (l *launch) armSpec(c *cli, here *resolve.Facts, arm string, p *resolve.Pol
 	if err != nil {
 		return err
 	}
-	request, err := l.request(c, f, argv, protected)
-	if err != nil {
-		return err
-	}
-	b, err := resolve.Resolve(p, f, request)
+	b, err := l.boundary(c, f, p, argv, protected)
 	if err != nil {
 		return err
 	}
