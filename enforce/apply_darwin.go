@@ -255,13 +255,5 @@ func closeOnExec(keep []int, witness int) error {
 	if !seen {
 		return &resolve.Refusal{Code: resolve.ApplyFailed, Subject: "read /dev/fd", Detail: fmt.Sprintf("descriptor %d is open and not listed", witness)}
 	}
-	for _, fd := range keep {
-		if fd <= 2 {
-			continue
-		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			return &KeepError{FD: fd, Err: err}
-		}
-	}
-	return nil
+	return keepOpen(keep)
 }

@@ -278,15 +278,7 @@ func closeOnExec(keep []int) error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return applyFailed("close_range", err)
 	}
-	for _, fd := range keep {
-		if fd <= 2 {
-			continue
-		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			return &KeepError{FD: fd, Err: err}
-		}
-	}
-	return nil
+	return keepOpen(keep)
 }
 
 // restrictThread gives up capabilities and enters the domain, on the calling

@@ -38,6 +38,19 @@ func checkKeep(keep []int) error {
 	return nil
 }
 
+// keepOpen takes the close-on-exec mark off what the command shall inherit.
+func keepOpen(keep []int) error {
+	for _, fd := range keep {
+		if fd <= 2 {
+			continue
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return &KeepError{FD: fd, Err: err}
+		}
+	}
+	return nil
+}
+
 func fstat(fd int) (*unix.Stat_t, error) {
 	var st unix.Stat_t
 	err := ignoringEINTR(func() error { return unix.Fstat(fd, &st) })

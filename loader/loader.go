@@ -420,7 +420,6 @@ func (l *Loader) List() ([]Entry, error) {
 func (l *Loader) list(s *survey) ([]Entry, error) {
 	winner := map[string]string{}
 	var entries []Entry
-	var problems resolve.Refusals
 	d := &load{loader: l}
 	for _, layer := range l.Layers {
 		var names []fs.DirEntry
@@ -452,9 +451,8 @@ func (l *Loader) list(s *survey) ([]Entry, error) {
 			}
 		}
 	}
-	problems = append(problems, d.problems...)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	return entries, problems.Err()
+	return entries, d.problems.Err()
 }
 
 // Protected is what no read-write root may reach: the directories that are

@@ -482,16 +482,12 @@ func (s *resolver) environment(set []Variable) {
 	}
 	slices.SortFunc(s.b.env, func(a, b EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	env := slices.Clone(s.facts.Env)
+	have := map[string]bool{}
 	for i, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
 		if at, found := slices.BinarySearchFunc(s.b.env, name, compareEnv); found {
-			env[i] = name + "=" + s.b.env[at].Value
+			env[i], have[name] = name+"="+s.b.env[at].Value, true
 		}
-	}
-	have := make(map[string]bool, len(env))
-	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		have[name] = true
 	}
 	for _, v := range s.b.env {
 		if !have[v.Name] {
