@@ -35,14 +35,11 @@ func dropCapabilities() error {
 		return nil
 	}
 	for _, c := range droppedCapabilities {
-		there, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
-		if err != nil {
-			return applyFailed("PR_CAPBSET_READ", err)
-		}
-		if there == 0 {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		if err == nil {
 			continue
 		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+		if there, _ := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); there != 0 {
 			r := applyFailed("PR_CAPBSET_DROP", err)
 			r.Hints = []string{"start confinectl with CAP_SETPCAP, or without the capabilities that it drops"}
 			return r

@@ -230,6 +230,7 @@ func Landlock(b *resolve.Boundary, abi int) *Ruleset {
 func newRuleset(rules []resolve.Rule, abi int, audit bool) *Ruleset {
 	s := &Ruleset{ABI: abi, Audit: audit}
 	s.Handled, s.Scoped = Handled(abi)
+	s.Rules = make([]PathRule, 0, len(rules))
 	for _, r := range rules {
 		want := rightsOf(r.Kind, r.Access)
 		if have := want & s.Handled; have != 0 {

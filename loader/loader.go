@@ -50,10 +50,23 @@ func SearchPath(f *resolve.Facts, builtins fs.FS, dirs []string) []Layer {
 }
 
 // Loader reads profiles from its layers on behalf of one user. It keeps
-// nothing between calls: each one looks at the disk again.
+// nothing between calls: each one looks at the disk again, as far as Walker has not.
 type Loader struct {
 	Layers []Layer
 	UID    int // whose files, besides root's, are trusted
+
+	// Walker makes all calls one look at the host, together with the resolutions that
+	// share it ([resolve.Request]); the loader is then as little safe for concurrent use. Nil: each
+	// call looks for itself.
+	Walker *resolve.Walker
+}
+
+// look begins one look at the disk.
+func (l *Loader) look() *survey {
+	if l.Walker != nil {
+		return &survey{walker: l.Walker}
+	}
+	return &survey{walker: resolve.NewWalker()}
 }
 
 // Loaded is a profile that was found, merged over its parents and drop-ins.
@@ -74,7 +87,7 @@ type Loaded struct {
 // profile-cycle, path-unreadable, and whatever [profiles.Parse] refuses, for all files
 // together.
 func (l *Loader) Load(name string) (*Loaded, error) {
-	d := l.load(name, &survey{walker: resolve.NewWalker()})
+	d := l.load(name, l.look())
 	return d.loaded, d.problems.Err()
 }
 
@@ -414,7 +427,7 @@ type Entry struct {
 // name first. It does not read them. A layer that exists and cannot be trusted or read
 // is an error; the entries of the others are returned with it.
 func (l *Loader) List() ([]Entry, error) {
-	return l.list(&survey{walker: resolve.NewWalker()})
+	return l.list(l.look())
 }
 
 func (l *Loader) list(s *survey) ([]Entry, error) {

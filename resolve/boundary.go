@@ -132,6 +132,8 @@ type EnvVar struct {
 // It holds on the host and at the time of its making; an arm judges every path again.
 type Boundary struct {
 	policy  *Policy
+	cwd     string // of the caller
+	given   string // the permit path of the command line
 	os      string
 	uid     int
 	onPaper bool
@@ -152,7 +154,32 @@ type Boundary struct {
 
 // Policy is the policy behind the boundary, made fit to be sent to another process on
 // this host: the permit path is written out and ${cwd} is replaced.
-func (b *Boundary) Policy() *Policy { return b.policy }
+func (b *Boundary) Policy() *Policy {
+	if b.policy == nil {
+		return nil
+	}
+	q := *b.policy
+	here := func(list []Value) []Value {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Text = strings.ReplaceAll(list[i].Text, "${cwd}", b.cwd)
+		}
+		return list
+	}
+	for _, k := range []*Keys{&q.Common, &q.Linux, &q.Darwin} {
+		k.PermitPath.Text = strings.ReplaceAll(k.PermitPath.Text, "${cwd}", b.cwd)
+		k.PermitExtraSubpaths, k.ReadPaths = here(k.PermitExtraSubpaths), here(k.ReadPaths)
+		k.PermitFiles, k.UnixSockets = here(k.PermitFiles), here(k.UnixSockets)
+		k.SetEnv = slices.Clone(k.SetEnv)
+		for i := range k.SetEnv {
+			k.SetEnv[i].Value.Text = strings.ReplaceAll(k.SetEnv[i].Value.Text, "${cwd}", b.cwd)
+		}
+	}
+	if b.given != "" {
+		q.Common.PermitPath = Value{Text: b.given, Origin: Origin{Key: "--permit-path"}}
+	}
+	return &q
+}
 
 // Name is the profile's name.
 func (b *Boundary) Name() string {

@@ -17,6 +17,10 @@ type Request struct {
 	Dir        string      // working directory; empty for the permit path
 	Command    []string    // what will be run; nil when the boundary is wanted for a report
 	Protected  []Protected // what no read-write root may reach
+
+	// Walker is what was seen of this host's paths a moment ago, by the loader of
+	// the policy or by another resolution; nil for one that has seen nothing.
+	Walker *Walker
 }
 
 // Protected is a path that a confined program could use to widen its own
@@ -33,6 +37,7 @@ type Protected struct {
 //
 // It looks and changes nothing: directories that have to be made are only
 // named. What it saw may change afterwards, so an arm opens and judges each path again.
+// The boundary keeps p, which must not be changed afterwards.
 //
 // All problems are reported together, as [Refusals]: fact-unset, path-*,
 // permit-*, scratch-*, self-widening, cd-outside, min-abi-not-applicable,
@@ -46,12 +51,14 @@ func Resolve(p *Policy, f *Facts, r Request) (*Boundary, error) {
 		k.Merge(&p.Darwin)
 	}
 	s := &resolver{
-		facts: f, request: r, walker: NewWalker(),
-		rules: map[string]*Rule{}, trails: map[string]*Trail{}, extra: map[string]string{},
-		b: &Boundary{os: f.OS, uid: f.UID, onPaper: f.OnPaper, minABI: k.MinABI, audit: k.Audit, mach: k.MachLookup},
+		facts: f, request: r, walker: r.Walker,
+		rules: make(map[string]*Rule, 64), trails: map[string]*Trail{}, extra: map[string]string{},
+		b: &Boundary{policy: p, cwd: f.Cwd, given: r.PermitPath, os: f.OS, uid: f.UID, onPaper: f.OnPaper, minABI: k.MinABI, audit: k.Audit, mach: k.MachLookup},
 	}
 	if f.OnPaper {
-		s.walker.paper = &Stat{Mode: fs.ModeDir | 0o700, UID: f.UID}
+		s.walker = &Walker{paper: &Stat{Mode: fs.ModeDir | 0o700, UID: f.UID}}
+	} else if s.walker == nil {
+		s.walker = NewWalker()
 	}
 	if f.OS == "darwin" && p.Common.MinABI.N > 0 {
 		s.refuse(MinABINotApplicable, "min_abi", "nothing on macOS can check a Landlock floor", p.Common.MinABI.Origin, nil, "write it in [linux], where it does not concern macOS")
@@ -85,7 +92,6 @@ func Resolve(p *Policy, f *Facts, r Request) (*Boundary, error) {
 	if err := s.problems.Err(); err != nil {
 		return nil, err
 	}
-	s.b.policy = s.portable(p)
 	return s.b, nil
 }
 
@@ -616,11 +622,12 @@ func widens(r *Rule, t, g *Trail) string {
 // collect sorts the rules and leaves out those that wider rules above them
 // cover. A directory that must be made keeps its rule: the launcher judges it.
 func (s *resolver) collect() {
+	s.b.rules = make([]Rule, 0, len(s.rules))
 	for _, r := range s.rules {
 		s.b.rules = append(s.b.rules, *r)
 	}
 	slices.SortFunc(s.b.rules, func(a, b Rule) int { return strings.Compare(a.Path, b.Path) })
-	for i := range s.b.rules {
+	for i := range s.b.rules { // equal ones keep their order
 		slices.SortStableFunc(s.b.rules[i].Reasons, func(a, b Value) int { return strings.Compare(a.Origin.File, b.Origin.File) })
 	}
 	s.b.rules = slices.DeleteFunc(s.b.rules, func(r Rule) bool {
@@ -635,45 +642,25 @@ func (s *resolver) collect() {
 	})
 }
 
-// portable is the policy for another process on this host: with the permit
-// path written out and ${cwd} replaced.
-func (s *resolver) portable(p *Policy) *Policy {
-	q := *p
-	here := func(list []Value) []Value {
-		list = slices.Clone(list)
-		for i := range list {
-			list[i].Text = strings.ReplaceAll(list[i].Text, "${cwd}", s.facts.Cwd)
-		}
-		return list
-	}
-	for _, k := range []*Keys{&q.Common, &q.Linux, &q.Darwin} {
-		k.PermitPath.Text = strings.ReplaceAll(k.PermitPath.Text, "${cwd}", s.facts.Cwd)
-		k.PermitExtraSubpaths, k.ReadPaths = here(k.PermitExtraSubpaths), here(k.ReadPaths)
-		k.PermitFiles, k.UnixSockets = here(k.PermitFiles), here(k.UnixSockets)
-		k.SetEnv = slices.Clone(k.SetEnv)
-		for i := range k.SetEnv {
-			k.SetEnv[i].Value.Text = strings.ReplaceAll(k.SetEnv[i].Value.Text, "${cwd}", s.facts.Cwd)
-		}
-	}
-	if s.request.PermitPath != "" {
-		q.Common.PermitPath = Value{Text: s.request.PermitPath, Origin: Origin{Key: "--permit-path"}}
-	}
-	return &q
-}
-
 // UsesCwd names the first value of the policy that depends on the directory
 // its caller stands in, and so means nothing on another host.
 func (p *Policy) UsesCwd() (Value, bool) {
 	for _, k := range []*Keys{&p.Common, &p.Linux, &p.Darwin} {
-		values := slices.Concat([]Value{k.PermitPath}, k.PermitExtraSubpaths, k.ReadPaths, k.PermitFiles, k.UnixSockets)
-		for _, v := range k.SetEnv {
-			values = append(values, v.Value)
+		if usesCwd(k.PermitPath) {
+			return k.PermitPath, true
 		}
-		for _, v := range values {
-			if strings.Contains(v.Text, "${cwd}") {
-				return v, true
+		for _, list := range [][]Value{k.PermitExtraSubpaths, k.ReadPaths, k.PermitFiles, k.UnixSockets} {
+			if i := slices.IndexFunc(list, usesCwd); i >= 0 {
+				return list[i], true
+			}
+		}
+		for _, v := range k.SetEnv {
+			if usesCwd(v.Value) {
+				return v.Value, true
 			}
 		}
 	}
 	return Value{}, false
 }
+
+func usesCwd(v Value) bool { return strings.Contains(v.Text, "${cwd}") }

@@ -99,7 +99,6 @@ var linuxRuntime = []runtimeEntry{
 	{"/etc/login.defs", Read, onlyRoot, "ranges of user ids"},
 	{"/etc/xdg", Read, onlyRoot, "defaults of desktop programs"},
 	{"/etc/fonts", Read, onlyRoot, "fontconfig"},
-	{"/etc/mtab", Read, onlyRoot, "mount table"},
 	{"/etc/claude-code", Read, onlyRoot, "managed settings of Claude Code"},
 	{"/etc/codex", Read, onlyRoot, "managed settings of Codex"},
 	{"/etc/gemini-cli", Read, onlyRoot, "managed settings of Gemini CLI"},
@@ -240,6 +239,13 @@ func (s *resolver) runtime(pty bool) {
 // runtimeRule grants one entry where the host has it. kind is what it is taken
 // for where nobody can look.
 func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string) {
+	why = path + ": " + why
+	if st, sure := s.walker.plain(path); sure && s.facts.OS == "linux" {
+		if st != nil {
+			s.runtimeGrant(path, access, st.Kind(), st.ID, why)
+		}
+		return
+	}
 	t, err := s.walker.Walk(path)
 	if err == nil && path == xcodeLink {
 		if s.facts.OnPaper {
@@ -255,11 +261,15 @@ func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string
 	if !s.facts.OnPaper {
 		kind = t.Stat.Kind()
 	}
+	s.runtimeGrant(t.Real, access, kind, t.Stat.ID, why)
+}
+
+func (s *resolver) runtimeGrant(path string, access Access, kind Kind, id FileID, why string) {
 	if kind == 0 {
 		return
 	}
 	if kind != Directory && kind != Device {
 		access &^= Ioctl
 	}
-	s.grant(Rule{Path: t.Real, Kind: kind, Access: access, ID: t.Stat.ID}, Value{path + ": " + why, Origin{File: "runtime"}})
+	s.grant(Rule{Path: path, Kind: kind, Access: access, ID: id}, Value{why, Origin{File: "runtime"}})
 }

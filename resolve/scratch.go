@@ -73,7 +73,7 @@ func (s *resolver) own(dir, name, subject string, o Origin) (id FileID, ok bool)
 	if err != nil {
 		why = "cannot be looked at: " + errText(err)
 	} else {
-		why = unfit(st, s.facts.UID, 0o022)
+		why = unfit(*st, s.facts.UID, 0o022)
 	}
 	if why != "" {
 		s.refuse(ScratchUnfit, subject, path+" "+why, o, err, "remove it: it is made again, with mode 0700")

@@ -67,7 +67,7 @@ func (w *Walker) listed(real string, st Stat) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := w.spelling(up, upStat)
+	dir, err := w.spelling(up, *upStat)
 	if err != nil {
 		return "", err
 	}

@@ -35,7 +35,7 @@ func (s Stat) Kind() Kind {
 // that was followed, or the end.
 type Hop struct {
 	Path string // the real path of the hop itself; for a symlink, of the link
-	Stat Stat
+	Stat *Stat  // never nil, and shared by all walks of a walker
 }
 
 // Trail is the way from "/" to a file, as the kernel goes it.
@@ -69,16 +69,17 @@ func (t *Trail) Passes(id FileID) bool {
 	return false
 }
 
-// Walker walks paths one component at a time and remembers what it saw of each
-// directory, so that a boundary of a hundred paths looks at "/usr" once. It is made for one
-// resolution and is not safe for concurrent use: what it remembers grows stale.
+// Walker walks paths one component at a time and remembers what it saw of each, so
+// that a boundary of a hundred paths looks at "/usr" once. It is made for one look at the
+// host, by a loader, a resolution, or both: what it remembers grows stale. It is not
+// safe for concurrent use.
 type Walker struct {
-	seen  map[string]Stat
-	paper *Stat // what everything is taken for where no path can be looked at; nil: look
+	seen  map[string]*Stat // nil: does not exist
+	paper *Stat            // what everything is taken for where no path can be looked at; nil: look
 }
 
 // NewWalker returns a walker that has seen nothing.
-func NewWalker() *Walker { return &Walker{seen: map[string]Stat{}} }
+func NewWalker() *Walker { return &Walker{seen: make(map[string]*Stat, 100)} }
 
 // Limits of the kernel, path_resolution(7).
 const (
@@ -117,32 +118,32 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 	if err != nil {
 		return t, err
 	}
+	t.Hops = make([]Hop, 0, strings.Count(path, "/")+1)
 	t.enter("/", root)
-	todo := components(path)
-	links, fromLink := 0, 0 // fromLink: how many of todo the last link put there
-	for len(todo) > 0 {
-		name := todo[0]
-		todo = todo[1:]
-		named := fromLink > 0
-		fromLink = max(0, fromLink-1)
-		if name == "" { // a trailing slash
-			if !t.Stat.Mode.IsDir() {
-				return t, syscall.ENOTDIR
-			}
-			continue
+	links, todo := 0, path
+	beyond := len(todo) // what is left of todo where no symlink has named it
+	for {
+		todo = strings.TrimLeft(todo, "/")
+		if todo == "" {
+			break
 		}
-		next := below(t.Real, name)
+		end := strings.IndexByte(todo, '/')
+		if end < 0 {
+			end = len(todo)
+		}
+		name, rest := todo[:end], todo[end:]
+		next := t.next(name)
 		st, err := w.lstat(next)
 		if err == syscall.ENOENT && t.Stat.Mode.IsDir() {
-			t.Rest, t.dangling = strings.Trim(strings.Join(append([]string{name}, todo...), "/"), "/"), named
+			t.Rest, t.dangling = strings.Join(components(todo), "/"), len(todo) > beyond
 			return t, nil
 		}
 		if err != nil {
 			return t, err
 		}
+		todo = rest
 		switch {
 		case name == ".":
-			continue
 		case name == "..":
 			t.enter(parent(t.Real), st)
 		case st.Mode.Type() == fs.ModeSymlink:
@@ -157,17 +158,15 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 				return t, syscall.ENOENT
 			}
 			t.Hops = append(t.Hops, Hop{next, st})
-			into := components(target)
-			if len(todo) > 0 && into[len(into)-1] == "" {
-				into = into[:len(into)-1] // the next component demands a directory anyway
-			}
-			fromLink = len(into)
-			todo = append(into, todo...)
+			todo, beyond = target+rest, min(beyond, len(rest))
 			if target[0] == '/' {
 				t.enter("/", root)
 			}
 		default:
 			t.enter(next, st)
+			if rest != "" && strings.Trim(rest, "/") == "" && !st.Mode.IsDir() { // a trailing slash
+				return t, syscall.ENOTDIR
+			}
 		}
 	}
 	if links > 0 {
@@ -184,6 +183,19 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 	return t, err
 }
 
+// plain looks at a clean path in a directory that was walked to before by this
+// name: nil where nothing is there. Where it is not sure only a Walk can tell.
+func (w *Walker) plain(path string) (st *Stat, sure bool) {
+	if above := w.seen[parent(path)]; above == nil || !above.Mode.IsDir() {
+		return nil, false
+	}
+	st, err := w.lstat(path)
+	if err != nil {
+		return nil, err == syscall.ENOENT
+	}
+	return st, st.Mode.Type() != fs.ModeSymlink
+}
+
 // maxDarwinPath is PATH_MAX of macOS, with the NUL.
 const maxDarwinPath = 1024
 
@@ -193,14 +205,14 @@ func (w *Walker) onPaper(t *Trail) error {
 	if len(t.Path) >= maxDarwinPath {
 		return syscall.ENAMETOOLONG
 	}
-	t.enter("/", *w.paper)
+	t.enter("/", w.paper)
 	for _, name := range components(t.Path) {
 		switch name {
-		case "", ".":
+		case ".":
 		case "..":
-			t.enter(parent(t.Real), *w.paper)
+			t.enter(parent(t.Real), w.paper)
 		default:
-			t.enter(below(t.Real, name), *w.paper)
+			t.enter(below(t.Real, name), w.paper)
 		}
 	}
 	return nil
@@ -219,23 +231,27 @@ func unfirm(path string, same func(a, b string) bool) string {
 	return path
 }
 
-func (t *Trail) enter(real string, st Stat) {
-	t.Real, t.Stat = real, st
+func (t *Trail) enter(real string, st *Stat) {
+	t.Real, t.Stat = real, *st
 	t.Hops = append(t.Hops, Hop{real, st})
 }
 
-// components splits a path; a trailing slash becomes an empty last component.
+// next is the path of name in the directory that the walk is in: where the path is
+// written as it really is, a part of it, which costs nothing.
+func (t *Trail) next(name string) string {
+	start := len(t.Real) + 1
+	if t.Real == "/" {
+		start = 1
+	}
+	if end := start + len(name); end <= len(t.Path) && t.Path[:len(t.Real)] == t.Real && t.Path[start-1] == '/' && t.Path[start:end] == name {
+		return t.Path[:end]
+	}
+	return below(t.Real, name)
+}
+
+// components splits a path into its names.
 func components(path string) []string {
-	var c []string
-	for name := range strings.SplitSeq(path, "/") {
-		if name != "" {
-			c = append(c, name)
-		}
-	}
-	if strings.HasSuffix(path, "/") {
-		c = append(c, "")
-	}
-	return c
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
 // below joins a real directory and a name.
@@ -259,18 +275,24 @@ func within(path, dir string) bool {
 	return path == dir || dir == "/" || len(path) > len(dir) && path[len(dir)] == '/' && path[:len(dir)] == dir
 }
 
-func (w *Walker) lstat(path string) (Stat, error) {
+func (w *Walker) lstat(path string) (*Stat, error) {
 	if w.paper != nil {
-		return Stat{}, syscall.ENOENT // nothing is there that could be unfit
+		return nil, syscall.ENOENT // nothing is there that could be unfit
 	}
 	if st, ok := w.seen[path]; ok {
+		if st == nil {
+			return nil, syscall.ENOENT
+		}
 		return st, nil
 	}
 	var s syscall.Stat_t
 	if err := ignoringEINTR(func() error { return syscall.Lstat(path, &s) }); err != nil {
-		return Stat{}, err
+		if err == syscall.ENOENT {
+			w.seen[path] = nil
+		}
+		return nil, err
 	}
-	st := Stat{
+	st := &Stat{
 		ID:   FileID{uint64(s.Dev), uint64(s.Ino)},
 		Mode: fs.FileMode(s.Mode & 0o777),
 		UID:  int(s.Uid), GID: int(s.Gid), Size: s.Size,
@@ -292,20 +314,22 @@ func (w *Walker) lstat(path string) (Stat, error) {
 	if s.Mode&syscall.S_ISVTX != 0 {
 		st.Mode |= fs.ModeSticky
 	}
-	if w.seen != nil {
-		w.seen[path] = st
-	}
+	w.seen[path] = st
 	return st, nil
 }
 
 func readlink(path string) (string, error) {
-	buf := make([]byte, maxPath)
-	var n int
-	err := ignoringEINTR(func() (err error) { n, err = syscall.Readlink(path, buf); return })
-	if err != nil {
-		return "", err
+	for size := 128; ; size *= 2 {
+		buf := make([]byte, size)
+		var n int
+		err := ignoringEINTR(func() (err error) { n, err = syscall.Readlink(path, buf); return })
+		if err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
 	}
-	return string(buf[:n]), nil
 }
 
 func ignoringEINTR(f func() error) error {
