@@ -120,7 +120,7 @@ func (s *stage) fill(p *Plan, mkdir bool) error {
 		if r.rule.Make {
 			continue
 		}
-		fd, refusal := openRule(r.rule)
+		fd, refusal := openRule(*r.rule)
 		if refusal != nil {
 			return refusal
 		}
@@ -130,7 +130,7 @@ func (s *stage) fill(p *Plan, mkdir bool) error {
 	}
 	missing := map[string]bool{} // directories that a rehearsal does not make
 	for _, path := range p.b.ToMake() {
-		r := PathRule{rule: resolve.Rule{Path: path}}
+		r := PathRule{rule: &resolve.Rule{Path: path}}
 		if i := slices.IndexFunc(p.ruleset.Rules, func(r PathRule) bool { return r.Path == path && r.rule.Make }); i >= 0 {
 			r = p.ruleset.Rules[i]
 		}
@@ -139,7 +139,7 @@ func (s *stage) fill(p *Plan, mkdir bool) error {
 			missing[path] = true
 			continue
 		}
-		fd, refusal := makeDirectory(r.rule, p.b.UID(), mkdir)
+		fd, refusal := makeDirectory(*r.rule, p.b.UID(), mkdir)
 		switch {
 		case refusal != nil:
 			return refusal

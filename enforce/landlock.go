@@ -197,7 +197,7 @@ var neverConfined = []string{
 type PathRule struct {
 	Path   string
 	Rights Rights
-	rule   resolve.Rule
+	rule   *resolve.Rule
 }
 
 // An Omission is a rule of the boundary that a ruleset of this ABI cannot hold,
@@ -231,7 +231,8 @@ func newRuleset(rules []resolve.Rule, abi int, audit bool) *Ruleset {
 	s := &Ruleset{ABI: abi, Audit: audit}
 	s.Handled, s.Scoped = Handled(abi)
 	s.Rules = make([]PathRule, 0, len(rules))
-	for _, r := range rules {
+	for i := range rules {
+		r := &rules[i]
 		want := rightsOf(r.Kind, r.Access)
 		if have := want & s.Handled; have != 0 {
 			s.Rules = append(s.Rules, PathRule{Path: r.Path, Rights: have, rule: r})

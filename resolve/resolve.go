@@ -107,6 +107,18 @@ type resolver struct {
 	extra    map[string]string // facts that the policy itself makes: agent_scratch, private_tmp
 	b        *Boundary
 	permit   Rule // the permit path's rule; zero when it was refused
+
+	ruleSlab   []Rule
+	reasonSlab [][1]Value
+}
+
+// piece puts v into a slab and gives its place: one allocation for 64 values.
+func piece[T any](slab *[]T, v T) *T {
+	if len(*slab) == cap(*slab) {
+		*slab = make([]T, 0, 64)
+	}
+	*slab = append(*slab, v)
+	return &(*slab)[len(*slab)-1]
 }
 
 // way is how a value was reached.
@@ -147,9 +159,10 @@ func (s *resolver) refuse(code Code, subject, detail string, o Origin, cause err
 func (s *resolver) grant(r Rule, why Value) *Rule {
 	have := s.rules[r.Path]
 	if have == nil {
-		r.Reasons = nil
-		have = &r
+		have = piece(&s.ruleSlab, r)
+		have.Reasons = append(piece(&s.reasonSlab, [1]Value{})[:0], why)
 		s.rules[r.Path] = have
+		return have
 	}
 	have.Access |= r.Access
 	have.Make = have.Make || r.Make

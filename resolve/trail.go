@@ -75,11 +75,12 @@ func (t *Trail) Passes(id FileID) bool {
 // safe for concurrent use.
 type Walker struct {
 	seen  map[string]*Stat // nil: does not exist
+	stats []Stat           // the slab of seen
 	paper *Stat            // what everything is taken for where no path can be looked at; nil: look
 }
 
 // NewWalker returns a walker that has seen nothing.
-func NewWalker() *Walker { return &Walker{seen: make(map[string]*Stat, 100)} }
+func NewWalker() *Walker { return &Walker{seen: make(map[string]*Stat, 200)} }
 
 // Limits of the kernel, path_resolution(7).
 const (
@@ -292,11 +293,11 @@ func (w *Walker) lstat(path string) (*Stat, error) {
 		}
 		return nil, err
 	}
-	st := &Stat{
+	st := piece(&w.stats, Stat{
 		ID:   FileID{uint64(s.Dev), uint64(s.Ino)},
 		Mode: fs.FileMode(s.Mode & 0o777),
 		UID:  int(s.Uid), GID: int(s.Gid), Size: s.Size,
-	}
+	})
 	switch s.Mode & syscall.S_IFMT {
 	case syscall.S_IFDIR:
 		st.Mode |= fs.ModeDir
