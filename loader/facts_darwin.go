@@ -49,3 +49,5 @@ func userTmp(f *resolve.Facts) string {
 	}
 	return ""
 }
+
+func getwd() (string, error) { return syscall.Getwd() }

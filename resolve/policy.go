@@ -136,14 +136,25 @@ func join(list, more []Value) []Value {
 	if len(more) == 0 {
 		return list
 	}
-	seen := make(map[string]bool, len(list)+len(more))
-	for _, v := range list {
-		seen[v.Text] = true
+	has := func(text string) bool {
+		return slices.ContainsFunc(list, func(v Value) bool { return v.Text == text })
+	}
+	if all := len(list) + len(more); all > 32 {
+		seen := make(map[string]bool, all)
+		for _, v := range list {
+			seen[v.Text] = true
+		}
+		has = func(text string) bool {
+			if seen[text] {
+				return true
+			}
+			seen[text] = true
+			return false
+		}
 	}
 	list = slices.Clip(list)
 	for _, v := range more {
-		if !seen[v.Text] {
-			seen[v.Text] = true
+		if !has(v.Text) {
 			list = append(list, v)
 		}
 	}

@@ -134,6 +134,10 @@ func TestResolveRefuses(t *testing.T) {
 		{"file as socket", `{"permit_path":"$R/in","unix_sockets":["$R/out/f"]}`, Request{}, nil, PathNotSocket, ""},
 		{"FIFO as read path", `{"permit_path":"$R/in","read_paths":["$R/fifo"]}`, Request{}, func(h *host) { mkfifo(h, "fifo") }, PathNotFile, "FIFO"},
 		{"plus, two levels", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/x/y"]}`, Request{}, nil, PathMissing, "one level"},
+		{"plus through a link, the rest of whose way goes through another", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/l"]}`, Request{}, func(h *host) {
+			h.symlink("out", "m")
+			h.symlink("m/new", "l")
+		}, PathMissing, "symlink"},
 		{"plus through a dangling link", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/l"]}`, Request{}, func(h *host) { h.symlink("out/new", "l") }, PathMissing, "symlink"},
 		{"plus on a file", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/out/f"]}`, Request{}, nil, PathNotDirectory, ""},
 		{"plus on a directory for all", `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/out"]}`, Request{}, func(h *host) { h.mkdir("out", 0o777) }, ScratchUnfit, "written by others"},
