@@ -3,9 +3,9 @@ package profiles
 import (
 	"bytes"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
-
-	"github.com/BurntSushi/toml"
 
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -54,38 +54,71 @@ func FuzzParsePrint(f *testing.F) {
 	})
 }
 
-// FuzzScan holds the scanner against the library: where the library can read a
-// document, the scanner reads it to the end or names a fault, and it has the line of every
-// key.
-func FuzzScan(f *testing.F) {
+// FuzzDecode holds the reader of TOML against two others: what it takes they take with
+// the same value, and what it refuses they refuse, but for our own limits, and for
+// what BurntSushi/toml is known to take (looser has examples) while the other does not.
+// Every key is found on the line that the reader says.
+func FuzzDecode(f *testing.F) {
 	for _, d := range append(corpus(f, "good"), corpus(f, "bad")...) {
 		f.Add(d.data)
 	}
+	for _, d := range documents {
+		f.Add([]byte(d.text))
+	}
+	files, names := suite(f)
+	for _, name := range names {
+		f.Add(read(f, files, name+".toml"))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if invalidLine(data) > 0 {
+		table, problem := ours(data)
+		if ownLimit(problem) {
 			return
 		}
-		s := scan(data)
-		if s.fault != "" {
-			return
-		}
-		var table map[string]any
-		md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&table)
-		if err != nil {
-			return
-		}
-		if !s.complete() {
-			t.Fatalf("the scanner stopped on line %d", s.line)
-		}
-		for key, line := range s.lines {
-			if line < 1 || line > 1+bytes.Count(data, []byte("\n")) {
-				t.Errorf("%q is on line %d", key, line)
+		for _, o := range oracles {
+			theirs, err := o.read(data)
+			if (problem == "") == (err == nil) {
+				if diff := differ(table, theirs); problem == "" && diff != "" {
+					t.Errorf("%s reads something else:\n%s", o.name, diff)
+				}
+				continue
+			}
+			known := strings.Contains(problem, "a second time") || strings.Contains(problem, "does not exist") || strings.Contains(problem, "UTF-8")
+			if o.name != "BurntSushi/toml" || err != nil || !known {
+				t.Errorf("ours %q, %s %v", problem, o.name, err)
 			}
 		}
-		for key := range table {
-			if s.lines[key] == 0 {
-				t.Errorf("no line for %q (%v)", key, md.Keys())
+		if problem != "" {
+			return
+		}
+		_, lines, _ := decode(data)
+		text := strings.Split(string(data), "\n")
+		for key, line := range lines {
+			if line < 1 || line > len(text) {
+				t.Fatalf("%q is on line %d", key, line)
 			}
+			name := key[strings.LastIndexByte(key, '.')+1:]
+			if !strings.HasSuffix(key, "]") && !strings.Contains(text[line-1], name) {
+				t.Errorf("%q is not on line %d", key, line)
+			}
+		}
+		var all func(key string, v any)
+		all = func(key string, v any) {
+			if lines[key] == 0 {
+				t.Errorf("no line for %q", key)
+			}
+			switch v := v.(type) {
+			case map[string]any:
+				for k, e := range v {
+					all(key+"."+k, e)
+				}
+			case []any:
+				for i, e := range v {
+					all(key+"["+strconv.Itoa(i)+"]", e)
+				}
+			}
+		}
+		for key, v := range table {
+			all(key, v)
 		}
 	})
 }

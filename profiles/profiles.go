@@ -9,14 +9,8 @@
 package profiles
 
 import (
-	"bytes"
-	"errors"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
-
-	"github.com/BurntSushi/toml"
 
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -33,9 +27,8 @@ type Profile struct {
 // Parse reads one profile. name is the name it is asked for by, file is what
 // messages call the document; Parse opens nothing.
 //
-// Keys are exact, whatever the TOML library would match: another letter case is
-// another key, and refused as unknown. Every value has an Origin with file, key
-// and line.
+// Keys are exact: another letter case is another key, and refused as unknown. Every
+// value has an Origin with file, key and line.
 //
 // Refusals: profile-name alone for a name that is none; profile-syntax alone for a
 // document that is not TOML, not UTF-8, or larger than [resolve.MaxDocument];
@@ -64,12 +57,7 @@ func parse(name, file string, data []byte, own ...string) (*Profile, error) {
 	}
 	doc := resolve.Document{
 		File: file, Key: resolve.ProfileKey, Value: resolve.ProfileValue,
-		Line: func(key string) int {
-			for lines[key] == 0 && key != "" { // an element of [[key]] stands nowhere by itself
-				key = key[:max(0, strings.LastIndexAny(key, ".["))]
-			}
-			return lines[key]
-		},
+		Line: func(key string) int { return lines[key] },
 	}
 	p := &Profile{Name: name, File: file}
 	policy, problems := doc.Read(table, own...)
@@ -141,83 +129,4 @@ func Merge(parents []*Profile, p *Profile, dropIns []*Profile) *Profile {
 	}
 	merged.Policy.Name = p.Name
 	return merged
-}
-
-// decode turns TOML into the values that resolve.Document reads, and finds the
-// lines they stand on. Its refusal lacks the subject and the file.
-//
-// The library decodes into a map and never into a struct: it matches the
-// fields of a struct in any letter case, and of two spellings takes either.
-func decode(data []byte) (map[string]any, map[string]int, *resolve.Refusal) {
-	syntax := func(line int, detail string, cause error) *resolve.Refusal {
-		return &resolve.Refusal{Code: resolve.ProfileSyntax, Detail: detail, Origin: resolve.Origin{Line: line}, Cause: cause}
-	}
-	if len(data) > resolve.MaxDocument {
-		return nil, nil, syntax(0, "is larger than 1 MiB", nil)
-	}
-	if line := invalidLine(data); line > 0 { // the library would strip the mark of UTF-16 and read on
-		return nil, nil, syntax(line, "is not valid UTF-8", nil)
-	}
-	s := scan(data)
-	if s.fault != "" {
-		return nil, nil, syntax(s.line, s.fault, nil)
-	}
-	var table map[string]any
-	if _, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&table); err != nil {
-		line, detail := 0, err.Error()
-		if pe := (toml.ParseError{}); errors.As(err, &pe) {
-			line, detail = pe.Position.Line, pe.Message
-		}
-		return nil, nil, syntax(line, sentence(detail), err)
-	}
-	if !s.complete() {
-		return nil, nil, syntax(s.line, "BUG: only the TOML library can read this line", nil)
-	}
-	return plain(table).(map[string]any), s.lines, nil
-}
-
-// invalidLine is the line of the first byte that is not UTF-8, or 0.
-func invalidLine(data []byte) int {
-	line := 1
-	for i := 0; i < len(data); {
-		c, n := utf8.DecodeRune(data[i:])
-		if c == utf8.RuneError && n == 1 {
-			return line
-		}
-		if c == '\n' {
-			line++
-		}
-		i += n
-	}
-	return 0
-}
-
-// plain replaces the []map[string]any of a [[header]], deep inside too.
-func plain(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			v[k] = plain(e)
-		}
-	case []any:
-		for i, e := range v {
-			v[i] = plain(e)
-		}
-	case []map[string]any:
-		list := make([]any, len(v))
-		for i, e := range v {
-			list[i] = plain(e)
-		}
-		return list
-	}
-	return v
-}
-
-// sentence puts a message of the library into the form of ours: lower case, no full stop.
-func sentence(s string) string {
-	s = strings.TrimSuffix(s, ".")
-	if len(s) > 1 && s[0] >= 'A' && s[0] <= 'Z' && s[1] >= 'a' && s[1] <= 'z' {
-		s = strings.ToLower(s[:1]) + s[1:]
-	}
-	return s
 }

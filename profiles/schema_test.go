@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
-	"github.com/BurntSushi/toml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/confinectl/confinectl/resolve"
@@ -33,15 +31,15 @@ func compileSchema(t testing.TB) *jsonschema.Schema {
 // instance is a document as an editor shows it to the schema: a date is a string there.
 func instance(t testing.TB, data []byte) any {
 	t.Helper()
-	var table map[string]any
-	if _, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&table); err != nil {
-		t.Fatal(err)
+	table, _, problem := decode(data)
+	if problem != nil {
+		t.Fatal(problem)
 	}
 	var dates func(v any) any
 	dates = func(v any) any {
 		switch v := v.(type) {
-		case time.Time:
-			return v.String()
+		case date:
+			return string(v)
 		case map[string]any:
 			for k := range v {
 				v[k] = dates(v[k])
@@ -53,7 +51,7 @@ func instance(t testing.TB, data []byte) any {
 		}
 		return v
 	}
-	return dates(plain(table))
+	return dates(table)
 }
 
 // The schema takes every good document and refuses every bad one, but for faults

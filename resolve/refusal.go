@@ -77,8 +77,8 @@ func Codes() []Code {
 }
 
 // Origin says where a value was written. Every part may be missing: a policy
-// that came over the wire has no file, a fact has no key, and the TOML library
-// knows a line only for some problems.
+// that came over the wire has no file and no lines, a fact has no key, and a
+// document that is too large is too large on no line.
 type Origin struct {
 	File string // path of the profile, "built-in/NAME.toml", or "policy"
 	Key  string // dotted key, with the index for an element of a list: "linux.read_paths[2]"
