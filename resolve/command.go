@@ -157,10 +157,10 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named
 		return false // execute-only: what it needs cannot be learned
 	}
 	defer syscall.Close(int(f))
-	head := make([]byte, execHead)
+	head := make([]byte, 1024) // the program headers and the name of the ELF interpreter mostly lie in it
 	head = head[:f.readAt(head, 0)]
 	if len(head) >= 2 && head[0] == '#' && head[1] == '!' {
-		interpreter, argument := shebang(head)
+		interpreter, argument := shebang(head[:min(len(head), execHead)])
 		s.interpreter(interpreter, t.Real, c, depth+1, named)
 		if argument != "" && interpreter[strings.LastIndexByte(interpreter, '/')+1:] == "env" {
 			path, _ := s.facts.Getenv("PATH")
@@ -309,9 +309,15 @@ func elfInterpreter(f descriptor, head []byte) string {
 	if wide && size < 56 || !wide && size < 32 || phoff < 0 {
 		return ""
 	}
-	table := make([]byte, size*count)
-	n := f.readAt(table, phoff)
-	table = table[:n-n%size]
+	part := func(off int64, n int) []byte {
+		if off <= int64(len(head)-n) {
+			return head[off:][:n]
+		}
+		buf := make([]byte, n)
+		return buf[:f.readAt(buf, off)]
+	}
+	table := part(phoff, size*count)
+	table = table[:len(table)-len(table)%size]
 	for ; len(table) > 0; table = table[size:] {
 		if order.Uint32(table) != 3 { // PT_INTERP
 			continue
@@ -325,8 +331,7 @@ func elfInterpreter(f descriptor, head []byte) string {
 		if off < 0 || length < 2 || length > maxPath {
 			return ""
 		}
-		name := make([]byte, length)
-		text, _, _ := strings.Cut(string(name[:f.readAt(name, off)]), "\x00")
+		text, _, _ := strings.Cut(string(part(off, int(length))), "\x00")
 		return text
 	}
 	return ""

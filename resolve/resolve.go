@@ -640,8 +640,10 @@ func (s *resolver) collect() {
 		s.b.rules = append(s.b.rules, *r)
 	}
 	slices.SortFunc(s.b.rules, func(a, b Rule) int { return strings.Compare(a.Path, b.Path) })
-	for i := range s.b.rules { // equal ones keep their order
-		slices.SortStableFunc(s.b.rules[i].Reasons, func(a, b Value) int { return strings.Compare(a.Origin.File, b.Origin.File) })
+	for _, r := range s.b.rules {
+		if len(r.Reasons) > 1 {
+			slices.SortStableFunc(r.Reasons, func(a, b Value) int { return strings.Compare(a.Origin.File, b.Origin.File) })
+		}
 	}
 	s.b.rules = slices.DeleteFunc(s.b.rules, func(r Rule) bool {
 		if r.Make || r.Unprovisioned || r.Path == "/" {
@@ -649,6 +651,9 @@ func (s *resolver) collect() {
 		}
 		if !s.reaches(parent(r.Path), r.Access) {
 			return false
+		}
+		if s.b.covered == nil {
+			s.b.covered = make([]Rule, 0, 16)
 		}
 		s.b.covered = append(s.b.covered, r)
 		return true

@@ -119,7 +119,7 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 	if err != nil {
 		return t, err
 	}
-	t.Hops = make([]Hop, 0, strings.Count(path, "/")+1)
+	t.Hops = make([]Hop, 0, 8)
 	t.enter("/", root)
 	links, todo := 0, path
 	beyond := len(todo) // what is left of todo where no symlink has named it
