@@ -88,7 +88,7 @@ func grow(wb *workbench) (any, error) {
 	for i, r := range reports {
 		p := point{Name: r + ", 10,000 profiles", WallMs: of(reported[i], wallMs, .5), P95Ms: of(reported[i], wallMs, .95)}
 		results.Points = append(results.Points, p)
-		t.row(p.Name, fmt.Sprintf("%.0f", p.WallMs), fmt.Sprintf("%.0f", p.P95Ms), fmt.Sprintf("%d runs, peak %.0f MiB", runs, of(reported[i], peakMiB, .5)))
+		t.row(p.Name, fmt.Sprintf("%.0f", p.WallMs), fmt.Sprintf("%.0f", p.P95Ms), fmt.Sprintf("%d runs, CPU %.0f ms, peak %.0f MiB", runs, of(reported[i], cpuMs, .5), of(reported[i], peakMiB, .5)))
 	}
 	t.print()
 	r := wallRatio(samples[index(crowd)], samples[index(one)])
