@@ -165,7 +165,7 @@ func newHost(t *testing.T) *host {
 	h.check(t, os.WriteFile(filepath.Join(h.dir, "zone"), []byte("TZif"+strings.Repeat("\x00", 35)+"\x01\x00\x00\x00\x04"+strings.Repeat("\x00", 6)+"UTC\x00"), 0o644))
 	for _, b := range [][2]string{{"confinectl", "github.com/confinectl/confinectl/cmd/confinectl"}, {"command", source}} {
 		cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(h.dir, b[0]), b[1])
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go build %s: %v\n%s", b[1], err, out)
 		}
