@@ -1,264 +1,221 @@
-// Bench times `confinectl exec` beside its peers and beside two floors, all in
-// one run, interleaved, under the same boundary, and prints a table and, with
-// -json, a document. docs/benchmarks.md has results and the method.
+// Bench measures what confinectl costs. It has three modes:
 //
-//	go run ./bench [-rounds 200] [-peers DIR] [-json FILE] [-target /usr/bin/true]
+//	go run ./bench [start]   starting a command: beside its peers and beside two floors
+//	go run ./bench grow      with more profiles, levels, drop-ins and paths
+//	go run ./bench inside    what the boundary costs the program in it
 //
-// It needs gcc. Peers that are not there are named and left out; none is downloaded here: put
-// what the package managers do not install (landrun, landlock-restrict, codex, srt) into
-// one directory and name it with -peers.
+// It runs on Linux with Landlock and needs gcc; inside needs git. Everything is run interleaved
+// and printed as a table with the goal beside it, and with -json as a document. Nothing fails
+// because a machine is slow. docs/benchmarks.md has the method and results.
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+	"syscall"
 	"time"
 )
 
-// contender is one command line that starts the target.
-type contender struct {
-	Name  string
-	Floor bool
-	argv  []string
-}
-
-// result is what its runs came to.
-type result struct {
-	Name      string             `json:"name"`
-	WallMs    float64            `json:"wall_ms_median"`
-	WallP95Ms float64            `json:"wall_ms_p95"`
-	CPUMs     float64            `json:"cpu_ms_median"`
-	CPUP95Ms  float64            `json:"cpu_ms_p95"`
-	PeakMiB   float64            `json:"peak_mib"`
-	Ratio     map[string]float64 `json:"wall_ratio_to_floor"` // median of the ratios round by round
-	RatioLow  map[string]float64 `json:"wall_ratio_q1"`
-	RatioHigh map[string]float64 `json:"wall_ratio_q3"`
+// options are the flags.
+type options struct {
+	rounds  int
+	peerDir string
+	fetch   bool
+	json    string
+	target  string
+	uid     int
+	fifo    bool
 }
 
 func main() {
-	rounds := flag.Int("rounds", 200, "counted rounds")
-	peers := flag.String("peers", "", "directory with further peers")
-	jsonFile := flag.String("json", "", "write the results to this file as well")
-	target := flag.String("target", "/usr/bin/true", "the program to start")
-	flag.Parse()
-	if err := bench(*rounds, *peers, *jsonFile, *target); err != nil {
+	mode, args := "start", os.Args[1:]
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		mode, args = args[0], args[1:]
+	}
+	o := options{uid: os.Getuid()}
+	flags := flag.NewFlagSet("bench "+mode, flag.ExitOnError)
+	flags.IntVar(&o.rounds, "rounds", 0, "counted rounds (start and grow 200, inside 30)")
+	flags.StringVar(&o.peerDir, "peers", "", "directory with peers that are not in PATH")
+	fetch := flags.String("fetch", "", "install the peers that are missing into this directory first, and look there as -peers does")
+	flags.StringVar(&o.json, "json", "", "write the results to this file as well")
+	flags.StringVar(&o.target, "target", "/usr/bin/true", "the program to start")
+	flags.IntVar(&o.uid, "uid", o.uid, "measure as this user; only root can name another one")
+	flags.BoolVar(&o.fifo, "fifo", false, "time under SCHED_FIFO (chrt -f 10), for a machine that has other work")
+	_ = flags.Parse(args)
+	if *fetch != "" {
+		o.peerDir, o.fetch = *fetch, true
+	}
+	modes := map[string]func(*workbench) (any, error){"start": start, "grow": grow, "inside": inside}
+	run, known := modes[mode]
+	if !known || flags.NArg() > 0 || runtime.GOOS != "linux" {
+		fmt.Fprintln(os.Stderr, "usage: bench [start|grow|inside] [flags], on Linux")
+		os.Exit(2)
+	}
+	if err := bench(o, mode, run); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(rounds int, peers, jsonFile, target string) error {
-	dir, err := os.MkdirTemp("", "confinectl-bench")
+func bench(o options, mode string, run func(*workbench) (any, error)) error {
+	wb, err := newWorkbench(o)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	contenders, missing, err := build(dir, peers, target)
+	defer os.RemoveAll(wb.dir)
+	date := time.Now().Format(time.DateOnly)
+	fmt.Printf("%s, %s: %s\n\n", mode, date, wb.machine())
+	results, err := run(wb)
+	if err != nil || o.json == "" {
+		return err
+	}
+	data, err := json.MarshalIndent(map[string]any{"mode": mode, "date": date, "machine": wb.machine(), "results": results}, "", "  ")
 	if err != nil {
 		return err
 	}
-	samples, err := run(dir, contenders, rounds)
-	if err != nil {
-		return err
-	}
-	results := evaluate(contenders, samples)
-	print(results, contenders, missing, rounds)
-	if jsonFile == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(map[string]any{"date": time.Now().Format(time.DateOnly), "machine": machine(), "rounds": rounds, "target": target,
-		"results": results, "missing": missing}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(jsonFile, append(data, '\n'), 0o644)
+	return os.WriteFile(o.json, append(data, '\n'), 0o644)
 }
 
-// runtimeRules is the boundary of every contender in the words of the C floor:
-// one read-write directory and what a program needs to start.
-func runtimeRules(work string) []string {
-	rules := []string{"w:" + work, "x:/usr", "x:/opt", "r:/etc", "r:/proc", "r:/sys/devices/system", "r:/sys/fs/cgroup"}
-	for _, d := range []string{"null", "zero", "full", "random", "urandom"} {
-		rules = append(rules, "d:/dev/"+d)
-	}
-	return rules
+// workbench is the directory of one run, and who measures in it:
+//
+//	bin/   confinectl, the floors, the stopwatch
+//	work/  the read-write directory; commands start here
+//	out/   outside; the user may write it when nothing confines him
+//	home/ tmp/ codex/  $HOME, $TMPDIR, $CODEX_HOME
+type workbench struct {
+	options
+	dir string
+	env []string
 }
 
-// build makes the floors and confinectl, writes the profiles, and finds the peers.
-func build(dir, peers, target string) (list []contender, missing []string, err error) {
-	work := filepath.Join(dir, "work")
-	for _, d := range []string{"work", "one", "many"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
-			return nil, nil, err
+func newWorkbench(o options) (*workbench, error) {
+	if o.uid != os.Getuid() && os.Getuid() != 0 {
+		return nil, errors.New("-uid needs root")
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, err
+	}
+	wb := &workbench{options: o, dir: dir}
+	if err := wb.furnish(); err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	return wb, nil
+}
+
+func (wb *workbench) furnish() error {
+	err := os.Chmod(wb.dir, 0o755)
+	for _, d := range []string{"bin", "work", "out", "home", "tmp", "codex"} {
+		err = errors.Join(err, os.Mkdir(wb.path(d), 0o755))
+		if d != "bin" {
+			err = errors.Join(err, os.Chown(wb.path(d), wb.uid, wb.uid))
 		}
 	}
-	bin := func(name string) string { return filepath.Join(dir, name) }
+	if err != nil {
+		return err
+	}
+	wb.env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + wb.path("home"), "TMPDIR=" + wb.path("tmp"), "CODEX_HOME=" + wb.path("codex"), "LC_ALL=C"}
 	for _, step := range [][]string{
-		{"gcc", "-O2", "-static", "-o", bin("c-floor"), "bench/floor/landlock.c"},
-		{"gcc", "-O2", "-static", "-o", bin("spawn"), "bench/floor/spawn.c"},
-		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin("go-floor"), "./bench/floor/exec"},
-		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin("confinectl"), "./cmd/confinectl"},
+		{"gcc", "-O2", "-static", "-o", wb.bin("c-floor"), "bench/floor/landlock.c"},
+		{"gcc", "-O2", "-static", "-o", wb.bin("spawn"), "bench/floor/spawn.c"},
+		{"gcc", "-O2", "-static", "-o", wb.bin("ops"), "bench/floor/ops.c"},
+		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", wb.bin("go-floor"), "./bench/floor/exec"},
+		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", wb.bin("confinectl"), "./cmd/confinectl"},
 	} {
 		cmd := exec.Command(step[0], step[1:]...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w\n%s", strings.Join(step, " "), err, out)
+			return fmt.Errorf("%s: %w\n%s", strings.Join(step, " "), err, out)
 		}
 	}
-	if err := os.WriteFile(bin("one/p.toml"), fmt.Appendf(nil, "permit_path = %q\n", work), 0o644); err != nil {
-		return nil, nil, err
-	}
-	if err := os.WriteFile(bin("many/p.toml"), manyRules(dir, work), 0o644); err != nil {
-		return nil, nil, err
-	}
-	add := func(name string, argv ...string) { list = append(list, contender{Name: name, argv: argv}) }
-	add("bare", target)
-	list = append(list, contender{"C floor", true, append(append([]string{bin("c-floor")}, runtimeRules(work)...), "--", target)})
-	list = append(list, contender{"Go floor", true, []string{bin("go-floor"), target}})
-	add("confinectl exec, one rule of its own", bin("confinectl"), "exec", "--profile-dir", bin("one"), "p", "--", target)
-	add("confinectl exec workspace", bin("confinectl"), "exec", "workspace", "--", target)
-	add("confinectl exec, 60 rules", bin("confinectl"), "exec", "--profile-dir", bin("many"), "p", "--", target)
-	add("confinectl confine-exec", bin("confinectl"), "confine-exec", "--policy", fmt.Sprintf(`{"permit_path":%q}`, work), "--", target)
-	for _, p := range []struct {
-		name, program string
-		args          []string
-	}{
-		{"setpriv", "setpriv", append(setprivRules(work), target)},
-		{"go-landlock's landlock-restrict", "landlock-restrict", []string{"-7", "-ro", "/usr", "/etc", "/proc", "/opt", "-rw", work, "-rwfiles", "/dev/null", "--", target}},
-		{"landrun", "landrun", []string{"--best-effort", "--rox", "/usr,/opt", "--ro", "/etc,/proc", "--rwx", work, target}},
-		{"bwrap --unshare-all", "bwrap", []string{"--ro-bind", "/", "/", "--bind", work, work, "--dev", "/dev", "--proc", "/proc", "--unshare-all", target}},
-		{"bwrap, mounts only", "bwrap", []string{"--ro-bind", "/", "/", "--bind", work, work, target}},
-		{"firejail", "firejail", []string{"--quiet", "--noprofile", target}},
-		{"codex sandbox", "codex", []string{"sandbox", "--", target}},
-		{"srt", "srt", []string{target}},
-	} {
-		path, err := exec.LookPath(p.program)
-		if peers != "" {
-			if local := filepath.Join(peers, p.program); exec.Command("test", "-x", local).Run() == nil {
-				path, err = local, nil
-			}
-		}
-		if err != nil {
-			missing = append(missing, p.name+": not on this machine")
-			continue
-		}
-		argv := append([]string{path}, p.args...)
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			missing = append(missing, fmt.Sprintf("%s: %v: %s", p.name, err, firstLine(out)))
-			continue
-		}
-		list = append(list, contender{Name: p.name, argv: argv})
-	}
-	for _, c := range list {
-		if out, err := exec.Command(c.argv[0], c.argv[1:]...).CombinedOutput(); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w\n%s", c.Name, err, out)
-		}
-	}
-	return list, missing, nil
+	return nil
 }
 
-func setprivRules(work string) []string {
-	return []string{"--no-new-privs", "--landlock-access", "fs", "--landlock-rule", "path-beneath:read-file,read-dir,execute:/usr", "--landlock-rule",
-		"path-beneath:read-file,read-dir:/etc", "--landlock-rule", "path-beneath:read-file,read-dir,write-file:" + work}
+func (wb *workbench) path(name string) string { return filepath.Join(wb.dir, name) }
+func (wb *workbench) bin(name string) string  { return wb.path("bin/" + name) }
+func (wb *workbench) work() string            { return wb.path("work") }
+
+// profile writes a profile below the workbench, NAME.toml or NAME.d/PART.toml.
+func (wb *workbench) profile(name, text string) error {
+	file := wb.path(name)
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644))
 }
 
-// manyRules is a profile with 60 rules of its own.
-func manyRules(dir, work string) []byte {
-	text := fmt.Sprintf("permit_path = %q\nread_paths = [\n", work)
-	for i := range 60 {
-		d := filepath.Join(dir, "r"+strconv.Itoa(i))
-		os.Mkdir(d, 0o755)
-		text += fmt.Sprintf("  %q,\n", d)
+// handOver gives a tree to the user who measures.
+func (wb *workbench) handOver(root string) error {
+	return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, wb.uid, wb.uid))
+	})
+}
+
+// command is one that the user who measures runs in work/.
+func (wb *workbench) command(argv ...string) *exec.Cmd {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = wb.work(), wb.env
+	if wb.uid != os.Getuid() {
+		id := uint32(wb.uid)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id, Groups: []uint32{}}}
 	}
-	return []byte(text + "]\n")
+	return cmd
 }
 
-func firstLine(out []byte) string {
-	line, _, _ := bytes.Cut(bytes.TrimSpace(out), []byte("\n"))
-	return string(line)
-}
-
-// sample is one run.
-type sample struct{ wall, cpu, rss float64 }
-
-// run starts every contender once a round, in shuffled order.
-func run(dir string, contenders []contender, rounds int) ([][]sample, error) {
-	var lines []string
-	for _, c := range contenders {
-		lines = append(lines, strings.Join(c.argv, "\t"))
+// spawn hands the commands to the stopwatch and gives its samples by command. A
+// command with every N runs in every Nth round only.
+func (wb *workbench) spawn(rounds, warmUp int, every []int, commands ...[]string) ([][]sample, error) {
+	var text strings.Builder
+	for i, argv := range commands {
+		n := 1
+		if every != nil {
+			n = every[i]
+		}
+		fmt.Fprintf(&text, "%d\t%s\n", n, strings.Join(argv, "\t"))
 	}
-	list := filepath.Join(dir, "commands")
-	if err := os.WriteFile(list, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+	list := wb.path("commands")
+	if err := os.WriteFile(list, []byte(text.String()), 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(filepath.Join(dir, "spawn"), list, strconv.Itoa(rounds), "5")
-	cmd.Dir, cmd.Stderr = filepath.Join(dir, "work"), os.Stderr
+	argv := []string{wb.bin("spawn"), list, strconv.Itoa(rounds), strconv.Itoa(warmUp)}
+	if wb.uid != os.Getuid() {
+		argv = append(argv, strconv.Itoa(wb.uid))
+	}
+	if wb.fifo {
+		argv = append([]string{"chrt", "-f", "10"}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stderr = wb.work(), wb.env, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("stopwatch: %w", err)
 	}
-	samples := make([][]sample, len(contenders))
-	for line := range strings.Lines(string(out)) {
-		var c, status int
-		var s sample
-		if _, err := fmt.Sscan(line, &c, &s.wall, &s.cpu, &s.rss, &status); err != nil || status != 0 {
-			return nil, fmt.Errorf("%q: %v", line, err)
+	return readSamples(string(out), commands)
+}
+
+// must runs commands that have to work before they are timed.
+func (wb *workbench) must(commands ...[]string) error {
+	for _, argv := range commands {
+		if out, err := wb.command(argv...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, firstLine(out))
 		}
-		samples[c] = append(samples[c], s)
 	}
-	return samples, nil
+	return nil
 }
 
-func quantile(values []float64, q float64) float64 {
-	v := slices.Sorted(slices.Values(values))
-	return v[int(q*float64(len(v)-1)+0.5)]
+func (wb *workbench) confinectl(args ...string) []string {
+	return append([]string{wb.bin("confinectl")}, args...)
 }
 
-func column(samples []sample, of func(sample) float64) []float64 {
-	var v []float64
-	for _, s := range samples {
-		v = append(v, of(s))
-	}
-	return v
-}
-
-func evaluate(contenders []contender, samples [][]sample) []result {
-	var results []result
-	for i, c := range contenders {
-		wall := column(samples[i], func(s sample) float64 { return s.wall / 1000 })
-		cpu := column(samples[i], func(s sample) float64 { return s.cpu / 1000 })
-		r := result{Name: c.Name, WallMs: quantile(wall, .5), WallP95Ms: quantile(wall, .95), CPUMs: quantile(cpu, .5), CPUP95Ms: quantile(cpu, .95),
-			PeakMiB: quantile(column(samples[i], func(s sample) float64 { return s.rss / 1024 }), .5),
-			Ratio:   map[string]float64{}, RatioLow: map[string]float64{}, RatioHigh: map[string]float64{}}
-		for j, floor := range contenders {
-			if !floor.Floor {
-				continue
-			}
-			var ratios []float64
-			for k := range samples[i] {
-				ratios = append(ratios, samples[i][k].wall/samples[j][k].wall)
-			}
-			r.Ratio[floor.Name], r.RatioLow[floor.Name], r.RatioHigh[floor.Name] = quantile(ratios, .5), quantile(ratios, .25), quantile(ratios, .75)
-		}
-		results = append(results, r)
-	}
-	slices.SortStableFunc(results, func(a, b result) int { return cmp.Compare(a.WallMs, b.WallMs) })
-	return results
-}
-
-func machine() string {
-	var model string
+func (wb *workbench) machine() string {
+	model := runtime.GOARCH
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(data)) {
 			if v, ok := strings.CutPrefix(line, "model name"); ok {
@@ -268,33 +225,14 @@ func machine() string {
 		}
 	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s, %d CPUs, Linux %s, %s, uid %d", model, runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version(), os.Getuid())
+	scheduler := ""
+	if wb.fifo {
+		scheduler = ", SCHED_FIFO"
+	}
+	return fmt.Sprintf("%s, %d CPUs, Linux %s, %s, uid %d%s", model, runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version(), wb.uid, scheduler)
 }
 
-func print(results []result, contenders []contender, missing []string, rounds int) {
-	fmt.Printf("%s; %d rounds, interleaved\n\n", machine(), rounds)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
-	fmt.Fprint(w, "| launcher\t| wall ms median\t| p95\t| CPU ms median\t| p95\t| peak MiB\t")
-	var floors []string
-	for _, c := range contenders {
-		if c.Floor {
-			floors = append(floors, c.Name)
-			fmt.Fprintf(w, "| × %s\t", c.Name)
-		}
-	}
-	fmt.Fprint(w, "|\n|---\t|---\t|---\t|---\t|---\t|---\t"+strings.Repeat("|---\t", len(floors))+"|\n")
-	for _, r := range results {
-		fmt.Fprintf(w, "| %s\t| %.3f\t| %.3f\t| %.2f\t| %.2f\t| %.1f\t", r.Name, r.WallMs, r.WallP95Ms, r.CPUMs, r.CPUP95Ms, r.PeakMiB)
-		for _, f := range floors {
-			fmt.Fprintf(w, "| %.2f (%.2f–%.2f)\t", r.Ratio[f], r.RatioLow[f], r.RatioHigh[f])
-		}
-		fmt.Fprintln(w, "|")
-	}
-	w.Flush()
-	if len(missing) > 0 {
-		fmt.Println("\nnot measured:")
-		for _, m := range missing {
-			fmt.Println("-", m)
-		}
-	}
+func firstLine(out []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line
 }

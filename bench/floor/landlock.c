@@ -1,8 +1,11 @@
 /* A floor: the system calls that a boundary needs, and nothing else. No
- * profile, no judgement, no message. usage: landlock [x:|r:|w:|d:]PATH... -- CMD... */
+ * profile, no judgement, no message. The boundary is on the command line, as the
+ * kernel's own numbers: what is handled, the scopes, and the rights of each path.
+ * usage: landlock HANDLED SCOPED [RIGHTS:PATH]... -- CMD... */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -12,31 +15,16 @@ struct attr { unsigned long long fs, net, scoped; };
 
 int main(int argc, char **argv, char **envp)
 {
-	const unsigned long long x = 0xd, r = 0xc, w = 0x7fff & ~(1ULL << 6 | 1ULL << 11), d = 0x6;
-	struct attr a = { 0xffff, 0, 3 };
-	int i, abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
+	struct attr a = { strtoull(argv[1], NULL, 16), 0, strtoull(argv[2], NULL, 16) };
+	int i, ruleset = syscall(SYS_landlock_create_ruleset, &a, a.scoped ? sizeof a : 8, 0);
 
-	if (abi < 6)
-		a.scoped = 0;
-	if (abi < 5)
-		a.fs = 0x7fff;
-	if (abi < 3)
-		return 125;
-	int ruleset = syscall(SYS_landlock_create_ruleset, &a, abi < 6 ? 8 : sizeof a, 0);
 	if (ruleset < 0)
 		return 125;
-	for (i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-		struct landlock_path_beneath_attr rule = { 0 };
-		switch (argv[i][0]) {
-		case 'x': rule.allowed_access = x; break;
-		case 'r': rule.allowed_access = r; break;
-		case 'w': rule.allowed_access = w; break;
-		case 'd': rule.allowed_access = d; break;
-		}
-		rule.parent_fd = open(argv[i] + 2, O_PATH | O_CLOEXEC);
-		if (rule.parent_fd < 0)
-			continue;
-		if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
+	for (i = 3; i < argc && strcmp(argv[i], "--"); i++) {
+		char *path;
+		struct landlock_path_beneath_attr rule = { strtoull(argv[i], &path, 16), 0 };
+		rule.parent_fd = open(path + 1, O_PATH | O_CLOEXEC);
+		if (rule.parent_fd < 0 || syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
 			return 125;
 		close(rule.parent_fd);
 	}

@@ -1,5 +1,5 @@
 // Exec is a floor: a Go program that does nothing but become its arguments. No
-// launcher that is written in Go can cost less.
+// launcher whose Go runtime starts can cost less.
 package main
 
 import (
