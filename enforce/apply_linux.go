@@ -2,14 +2,12 @@ package enforce
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"syscall"
 
 	"github.com/confinectl/confinectl/resolve"
-	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
@@ -172,22 +170,13 @@ func (s *stage) fill(p *Plan, mkdir bool) error {
 // create makes the ruleset in the kernel, without rules: all that the ABI can
 // confine is handled, so that it permits nothing yet.
 func (s *Ruleset) create() (fd int, flags uint32, err error) {
-	c := landlock.Config{HandledAccessFS: landlock.AccessFSSet(s.Handled), Scoped: landlock.ScopedSet(s.Scoped)}
-	if s.Audit {
-		c = c.EnableLoggingForSubprocesses()
-	}
-	fd, flags, err = c.NewRulesetFD()
-	switch {
-	case err == nil && fd >= 0:
-		return fd, flags, nil
-	case err == nil:
-		return -1, 0, errors.New("BUG: go-landlock was asked for a ruleset and saw nothing to restrict")
-	}
-	// The library hides the kernel's error; the kernel says it again when asked again.
-	if err := accepts(s.ABI); err != nil {
+	if fd, err = createRuleset(s.Handled, s.Scoped); err != nil {
 		return -1, 0, limit(applyFailed("landlock_create_ruleset", err))
 	}
-	return -1, 0, fmt.Errorf("BUG: go-landlock refused a ruleset that this kernel accepts: %w", err)
+	if s.Audit {
+		flags = ll.FlagRestrictSelfLogNewExecOn
+	}
+	return fd, flags, nil
 }
 
 // add grants what was opened and judged, by its descriptor: no name is looked

@@ -40,10 +40,15 @@ func probeArm() Host {
 
 // accepts tries the whole handled set of an ABI on the kernel.
 func accepts(abi int) error {
-	rights, scopes := Handled(abi)
-	fd, err := ll.LandlockCreateRuleset(&ll.RulesetAttr{HandledAccessFS: uint64(rights), Scoped: uint64(scopes)}, 0)
+	fd, err := createRuleset(Handled(abi))
 	if err != nil {
 		return err
 	}
 	return unix.Close(fd)
+}
+
+// createRuleset makes a ruleset that handles the rights and scopes; the kernel marks its
+// descriptor close-on-exec.
+func createRuleset(r Rights, s Scopes) (int, error) {
+	return ll.LandlockCreateRuleset(&ll.RulesetAttr{HandledAccessFS: uint64(r), Scoped: uint64(s)}, 0)
 }

@@ -18,7 +18,7 @@ var mayImport = map[string][]string{
 	"resolve":  {"github.com/go-json-experiment/json/jsontext"},
 	"profiles": {"resolve", "github.com/pelletier/go-toml/v2/unstable"},
 	"loader":   {"resolve", "profiles", "golang.org/x/sys/unix", "github.com/fsnotify/fsnotify"},
-	"enforce":  {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
+	"enforce":  {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
 	// The probe talks to its own process inside the boundary, in JSON lines, and starts it by a Plan.
 	"enforce/probe": {"resolve", "enforce", "golang.org/x/sys/unix", "github.com/go-json-experiment/json"},
 	// Findings look through the roots of a boundary, and know of arms only an ABI number.
