@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	// Findings look through the roots of a boundary, and know of arms only an ABI number.
 	"findings":          {"resolve", "golang.org/x/sys/unix"},
 	"examples/profiles": {},
+	"internal/command":  {}, // every launch pays for what it links
 	"internal/sbpleval": {}, // it judges what enforce renders, so it must know nothing of it
 	"cmd/confinectl": {"resolve", "profiles", "loader", "enforce", "examples/profiles",
 		"enforce/probe", "findings", "github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "golang.org/x/sys/unix"},
