@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/resolve"
 )
 
@@ -20,22 +21,16 @@ const (
 )
 
 // refusalStatus is what a command ends with when it refuses or is used wrongly.
-func refusalStatus(command string) int {
-	if command == "exec" || command == "confine-exec" || command == "supervise" {
+func refusalStatus(name string) int {
+	if name == "exec" || name == "confine-exec" || name == "supervise" {
 		return statusRefused
 	}
 	return statusProblems
 }
 
-// usageError is wrong usage of the command line.
-type usageError struct {
-	detail, hint string
-}
-
-func (e *usageError) Error() string { return e.detail }
-
+// usagef is wrong usage of the command line. Without a hint, the hint is the usage line of the command.
 func usagef(hint, format string, args ...any) error {
-	return &usageError{detail: fmt.Sprintf(format, args...), hint: hint}
+	return &command.UsageError{Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // exitStatus is what a command of the user ended with: there is nothing to say.
@@ -99,7 +94,7 @@ func (c *cli) report(err error, refused int) int {
 	}
 	m := message{Status: refused}
 	var lines []string
-	var usage *usageError
+	var usage *command.UsageError
 	var execErr *enforce.ExecError
 	list := refusals(err)
 	switch {
@@ -129,8 +124,8 @@ func (c *cli) report(err error, refused int) int {
 		case strings.Contains(m.Detail, "BUG"):
 			m.Error = "internal"
 		}
-		if usage != nil && usage.hint != "" {
-			m.Hints = append(m.Hints, usage.hint)
+		if usage != nil && usage.Hint != "" {
+			m.Hints = append(m.Hints, usage.Hint)
 		}
 		lines = append(lines, m.Error+": "+oneLine(err.Error()))
 	}

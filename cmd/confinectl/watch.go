@@ -12,15 +12,15 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/spf13/cobra"
 
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
 
-func watchCommand(c *cli) *cobra.Command {
+func watchCommand(c *cli) *command.Command {
 	w := &watcher{cli: c}
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "watch [flags] [PROFILE…]",
 		Short: "Validate profiles now and after each change, one line per event",
 		Long: `Validate the named profiles, or all of the search path, now and again after each
@@ -34,15 +34,15 @@ With NOTIFY_SOCKET set, systemd is told when watch is ready, reloading and stopp
 		Example: `  confinectl watch --json
   confinectl watch --once workspace && echo fine`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&w.launch.search)
+	cmd.Complete = c.completeProfiles(&w.launch.search)
 	var once bool
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.Run = func(args command.Args) error {
 		signals := make(chan os.Signal, 4)
 		signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
 		defer signal.Stop(signals)
 		w.now, w.facts = time.Now, c.facts()
 		w.loader = w.launch.loader(w.facts)
-		store, err := loader.Open(w.loader, loader.StoreOptions{Names: args, Judge: w.judge, AllowBroken: true})
+		store, err := loader.Open(w.loader, loader.StoreOptions{Names: args.All(), Judge: w.judge, AllowBroken: true})
 		if err != nil {
 			return err
 		}
@@ -52,9 +52,9 @@ With NOTIFY_SOCKET set, systemd is told when watch is ready, reloading and stopp
 		return w.run(store, signals)
 	}
 	w.launch.search.flags(cmd)
-	cmd.Flags().BoolVar(&w.asJSON, "json", false, "print one JSON object per event, each on one line")
-	cmd.Flags().BoolVar(&once, "once", false, "validate once and end; the status is 1 where a profile is broken")
-	cmd.Flags().StringVar(&w.metrics, "metrics", "", "keep metrics in the Prometheus text format in `FILE`")
+	cmd.Flags.BoolVar(&w.asJSON, "json", false, "print one JSON object per event, each on one line")
+	cmd.Flags.BoolVar(&once, "once", false, "validate once and end; the status is 1 where a profile is broken")
+	cmd.Flags.StringVar(&w.metrics, "metrics", "", "keep metrics in the Prometheus text format in `FILE`")
 	return cmd
 }
 

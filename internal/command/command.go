@@ -37,6 +37,7 @@ type Command struct {
 	Long    string // what its help says first; empty: Short
 	Example string
 	Flags   flag.FlagSet // all but --help
+	NoArgs  bool         // it takes nothing but flags
 
 	// Complete gives what can stand after the arguments before it, with a tab and a
 	// description where there is one. Nil, or a nil list: a file name.
@@ -71,12 +72,17 @@ func (p *Program) Run(words []string, out io.Writer) error {
 	help := p.helpFlag(c)
 	args, err := parse(&c.Flags, words)
 	switch {
+	case err != nil && c.Name() == "":
+		return &UsageError{err.Error(), "flags come after the command, and `" + p.Name + " help` lists the commands"}
 	case err != nil:
-		return &UsageError{err.Error(), "`" + p.path(c) + " --help` lists the flags"}
+		return &UsageError{err.Error(), "`" + p.Name + " " + c.Name() + " --help` lists the flags"}
 	case *help:
 		return p.writeHelp(c, out)
+	case c.NoArgs && len(args.All()) > 0:
+		err = &UsageError{Detail: c.Name() + " takes no arguments"}
+	default:
+		err = c.Run(args)
 	}
-	err = c.Run(args)
 	var usage *UsageError
 	if errors.As(err, &usage) && usage.Hint == "" {
 		usage.Hint = "usage: " + p.Name + " " + c.Use
@@ -134,9 +140,6 @@ func (p *Program) itself(out io.Writer) *Command {
 	}
 	return c
 }
-
-// path is the name of a command with the program's before it.
-func (p *Program) path(c *Command) string { return strings.TrimSpace(p.Name + " " + c.Name()) }
 
 func (p *Program) unknown(name string) error {
 	return &UsageError{fmt.Sprintf("unknown command %q", name), "`" + p.Name + " help` lists the commands"}

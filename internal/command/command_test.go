@@ -60,7 +60,7 @@ func newTool(made *[]string, out interface{ Write([]byte) (int, error) }) *Progr
 			}},
 			{"rest", func() *Command {
 				*made = append(*made, "rest")
-				return &Command{Use: "rest", Short: "Do nothing", Run: func(Args) error { return errors.New("tired") }}
+				return &Command{Use: "rest", Short: "Do nothing", NoArgs: true, Run: func(Args) error { return errors.New("tired") }}
 			}},
 		},
 	}
@@ -122,6 +122,8 @@ Flags:
 		{words: []string{"run"}, err: &UsageError{"run takes one profile", runLine}, made: "run"},
 		{words: []string{"run", "--nosuch"}, err: &UsageError{"unknown flag: --nosuch", flags}, made: "run"},
 		{words: []string{"rest"}, err: errors.New("tired"), made: "rest"},
+		{words: []string{"rest", "--"}, err: errors.New("tired"), made: "rest"},
+		{words: []string{"rest", "--", "x"}, err: &UsageError{"rest takes no arguments", "usage: tool rest"}, made: "rest"},
 
 		{words: []string{"nosuch", "--help"}, err: &UsageError{`unknown command "nosuch"`, list}},
 		{words: []string{""}, err: &UsageError{`unknown command ""`, list}},
@@ -129,7 +131,7 @@ Flags:
 		{words: []string{"Run"}, err: &UsageError{`unknown command "Run"`, list}},
 		{words: []string{"--", "run"}, err: &UsageError{`unknown command "run"`, list}},
 		{words: []string{"-", "run"}, err: &UsageError{`unknown command "-"`, list}},
-		{words: []string{"--yes", "run"}, err: &UsageError{"unknown flag: --yes", "`tool --help` lists the flags"}},
+		{words: []string{"--yes", "run"}, err: &UsageError{"unknown flag: --yes", "flags come after the command, and `tool help` lists the commands"}},
 
 		{words: nil, out: itself, made: "run rest"},
 		{words: []string{"--"}, out: itself, made: "run rest"},
@@ -155,7 +157,7 @@ Flags:
 		{words: []string{"__complete", "help", ""}, out: all, made: "run rest"},
 		{words: []string{"__complete", "help", "run", ""}, out: ":4\n"},
 		{words: []string{"__complete", "completion", ""}, out: "bash\nfish\nzsh\n:4\n"},
-		{words: []string{"__complete", "rest", ""}, out: ":0\n", made: "rest"},
+		{words: []string{"__complete", "rest", ""}, out: ":4\n", made: "rest"},
 		{words: []string{"__complete", "run", ""}, out: "alpha\nbeta\tthe second\na:b\n:4\n", made: "run"},
 		{words: []string{"__complete", "run", "a"}, out: "alpha\na:b\n:4\n", made: "run"},
 		{words: []string{"__complete", "run", "--dir", "x", "--dir=y", ""}, out: "alpha\nbeta\tthe second\na:b\nx\ny\n:4\n", made: "run"},

@@ -50,6 +50,8 @@ func (p *Program) candidates(words []string, last string) []string {
 		if !strings.Contains(last, "=") {
 			return unusedFlags(&c.Flags)
 		}
+	case c.NoArgs:
+		return []string{}
 	case c.Complete != nil:
 		return c.Complete(args.Before)
 	}
