@@ -246,7 +246,7 @@ func (k *checker) one(ctx context.Context, e *checkEntry, argv []string) error {
 	if err != nil {
 		return e.refuse(err)
 	}
-	e.File, e.Files = p.File, p.Files
+	e.File, e.Files = p.File, notNull(p.Files)
 	l := k.launch
 	if k.all && permits(p.Policy) {
 		l.permitPath = "" // it was given for the templates among them
@@ -254,7 +254,7 @@ func (k *checker) one(ctx context.Context, e *checkEntry, argv []string) error {
 	protected := k.loader.Protected(p)
 	plan, err := l.plan(k.cli, k.facts, p.Policy, argv, protected)
 	if err == nil {
-		e.Guarantees = enforce.Guarantees(plan.Host().Used).Confined
+		e.Guarantees = notNull(enforce.Guarantees(plan.Host().Used).Confined)
 		err = plan.Rehearse()
 	}
 	if err != nil {

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/confinectl/confinectl/enforce"
@@ -142,17 +142,34 @@ func (c *cli) report(err error, refused int) int {
 	return m.Status
 }
 
-// printJSON writes one document. Nothing of ours can fail to be marshalled: a string
-// that is not UTF-8 is made so.
+// printJSON writes one document.
 func (c *cli) printJSON(w interface{ Write([]byte) (int, error) }, v any) error {
-	opts := []json.Options{json.Deterministic(true), jsontext.AllowInvalidUTF8(true)}
+	var format []jsontext.Options
 	if w == c.stdout {
-		opts = append(opts, jsontext.WithIndent("  "))
+		format = append(format, jsontext.WithIndent("  "))
 	}
-	data, err := json.Marshal(v, opts...)
+	data, err := marshal(v, format...)
 	if err != nil {
-		return fmt.Errorf("BUG: report cannot be written as JSON: %w", err)
+		return err
 	}
-	_, err = w.Write(append(data, '\n'))
+	_, err = w.Write(data)
 	return err
 }
+
+// marshal gives a line of JSON, or several. Nothing of ours can fail to be marshalled: a
+// string that is not UTF-8 is made so. encoding/json escapes more than JSON needs, and jsontext
+// takes that back.
+func marshal(v any, format ...jsontext.Options) ([]byte, error) {
+	data, err := json.Marshal(v)
+	text := jsontext.Value(data)
+	if err == nil {
+		err = text.Format(format...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("BUG: report cannot be written as JSON: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// notNull is a list that is [] in a report where there is nothing in it.
+func notNull[T any](list []T) []T { return append([]T{}, list...) }

@@ -190,7 +190,7 @@ type hostJSON struct {
 func toHostJSON(f *resolve.Facts, h enforce.Host) hostJSON {
 	g := enforce.Guarantees(h.Used)
 	out := hostJSON{OS: f.OS, Kernel: h.Release, Arm: h.Arm, ABI: h.Used, OfferedABI: h.Offered, NewestABI: enforce.NewestABI, Lowered: h.Lowered,
-		Errata: h.Errata, LegacyTIOCSTI: h.LegacyTIOCSTI, Confined: g.Confined, Open: g.Open}
+		Errata: h.Errata, LegacyTIOCSTI: h.LegacyTIOCSTI, Confined: notNull(g.Confined), Open: notNull(g.Open)}
 	if h.Arm == "seatbelt" { // which has no versions
 		out.NewestABI, out.Confined, out.Open = 0, []string{}, []string{}
 	}
@@ -230,7 +230,7 @@ func factsCommand(c *cli) *command.Command {
 			for _, name := range resolve.FactNames() {
 				values[name], _ = f.Lookup(name)
 			}
-			return c.printJSON(c.stdout, map[string]any{"host": toHostJSON(f, h), "facts": values, "terminals": append([]string{}, f.Terminals...)})
+			return c.printJSON(c.stdout, map[string]any{"host": toHostJSON(f, h), "facts": values, "terminals": notNull(f.Terminals)})
 		}
 		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(w, "host\t%s\n", hostLine(f, h))

@@ -192,7 +192,7 @@ func toValueJSON(v resolve.Value) valueJSON {
 func toRuleJSON(rules []resolve.Rule) []ruleJSON {
 	list := []ruleJSON{}
 	for _, r := range rules {
-		j := ruleJSON{Path: r.Path, Kind: r.Kind.String(), Access: r.Access.Words()}
+		j := ruleJSON{Path: r.Path, Kind: r.Kind.String(), Access: notNull(r.Access.Words()), Reasons: []valueJSON{}}
 		for _, why := range r.Reasons {
 			j.Reasons = append(j.Reasons, toValueJSON(why))
 		}
@@ -203,9 +203,10 @@ func toRuleJSON(rules []resolve.Rule) []ruleJSON {
 
 func showJSON(p *loader.Loaded, b *resolve.Boundary, h enforce.Host) boundaryJSON {
 	dir, _ := b.Dir()
-	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: p.Files, OS: b.OS(), OnPaper: b.OnPaper(), PermitPath: b.PermitPath(), Dir: dir,
-		MinABI: floor(b), Audit: b.Audit().On, MachLookup: []string{}, Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: b.ToMake(), Env: map[string]string{}, Skipped: []skippedJSON{}}
-	out.Guaranteed, out.AddedByHost, out.Open = guarantees(b, h)
+	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: notNull(p.Files), OS: b.OS(), OnPaper: b.OnPaper(), PermitPath: b.PermitPath(), Dir: dir,
+		MinABI: floor(b), Audit: b.Audit().On, MachLookup: []string{}, Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: notNull(b.ToMake()), Env: map[string]string{}, Skipped: []skippedJSON{}}
+	promised, added, open := guarantees(b, h)
+	out.Guaranteed, out.AddedByHost, out.Open = notNull(promised), notNull(added), notNull(open)
 	for _, v := range b.MachLookup() {
 		out.MachLookup = append(out.MachLookup, v.Text)
 	}

@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
@@ -183,11 +179,11 @@ func (w *watcher) print(batch []loader.Change) error {
 			out.WriteString(e.String() + "\n")
 			continue
 		}
-		line, err := json.Marshal(e, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+		line, err := marshal(e)
 		if err != nil {
-			return fmt.Errorf("BUG: event cannot be written as JSON: %w", err)
+			return err
 		}
-		out.Write(append(line, '\n'))
+		out.Write(line)
 	}
 	_, err := w.cli.stdout.Write([]byte(out.String()))
 	return err

@@ -20,21 +20,23 @@ var mayImport = map[string][]string{
 	"loader":   {"resolve", "profiles", "golang.org/x/sys/unix", "github.com/fsnotify/fsnotify"},
 	"enforce":  {"resolve", "golang.org/x/sys/unix", "github.com/landlock-lsm/go-landlock/landlock", "github.com/landlock-lsm/go-landlock/landlock/syscall"},
 	// The probe talks to its own process inside the boundary, in JSON lines, and starts it by a Plan.
-	"enforce/probe": {"resolve", "enforce", "golang.org/x/sys/unix", "github.com/go-json-experiment/json"},
+	"enforce/probe": {"resolve", "enforce", "golang.org/x/sys/unix", "encoding/json"},
 	// Findings look through the roots of a boundary, and know of arms only an ABI number.
 	"findings":          {"resolve", "golang.org/x/sys/unix"},
 	"examples/profiles": {},
 	"internal/command":  {}, // every launch pays for what it links
 	"internal/sbpleval": {}, // it judges what enforce renders, so it must know nothing of it
 	"cmd/confinectl": {"resolve", "profiles", "loader", "enforce", "examples/profiles",
-		"enforce/probe", "findings", "internal/command", "github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "golang.org/x/sys/unix"},
+		"enforce/probe", "findings", "internal/command", "encoding/json", "github.com/go-json-experiment/json/jsontext", "golang.org/x/sys/unix"},
 }
 
 // never are standard packages that a launcher must not carry: they cost start-up
 // time, or do what a package of this project does not do.
 var never = map[string]string{
 	"log": "no package logs", "log/slog": "no package logs", "net/http": "the network is not its business",
-	"encoding/json": "takes keys twice and bad UTF-8; resolve has the strict reader", "C": "built without cgo",
+	"C": "built without cgo",
+	// But where a row of the table has it, for what this program wrote itself.
+	"encoding/json": "takes keys twice and bad UTF-8; resolve has the strict reader",
 }
 
 func TestImportTable(t *testing.T) {
@@ -61,7 +63,7 @@ func TestImportTable(t *testing.T) {
 			}
 			seen++
 			for _, imp := range fields[1:] {
-				if why, bad := never[imp]; bad {
+				if why, bad := never[imp]; bad && !slices.Contains(allowed, imp) {
 					t.Errorf("%s: %s imports %s: %s", goos, pkg, imp, why)
 				}
 				if !strings.Contains(imp, ".") {
@@ -79,8 +81,9 @@ func TestImportTable(t *testing.T) {
 }
 
 // TestProgramLinksLittle: every launch pays for what the program links, used or not, with
-// initialisation and page faults. cobra, with what it brings, was measured at 0.14 ms of the 1.5 ms
-// that a Go program takes to start.
+// initialisation and page faults. Of the 1.5 ms that a Go program takes to start, cobra was measured
+// at 0.14 ms, with what it brings, and the json package of go-json-experiment at 0.056 ms. Its jsontext
+// costs next to nothing.
 func TestProgramLinksLittle(t *testing.T) {
 	linked := func(pkg string) []string {
 		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
@@ -94,7 +97,7 @@ func TestProgramLinksLittle(t *testing.T) {
 		t.Fatal("go list does not show what is linked")
 	}
 	for _, heavy := range []string{"net", "net/netip", "net/url", "net/http", "text/template", "encoding/csv", "log/slog", "crypto/tls",
-		"github.com/spf13/cobra", "github.com/spf13/pflag"} {
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/go-json-experiment/json"} {
 		if slices.Contains(program, heavy) {
 			t.Errorf("cmd/confinectl links %s", heavy)
 		}
