@@ -196,6 +196,10 @@ func send(out io.Writer, a answer) error {
 // child starts a further probe and gives the answer to its one row. A child
 // that does not come to its attempt is no answer, except by an errno of the start itself.
 func (a *attempt) child(argv []string, sys *syscall.SysProcAttr, j job) error {
+	told, err := j.line()
+	if err != nil {
+		return setupf("the process inside", err)
+	}
 	jobR, jobW, err := os.Pipe()
 	if err != nil {
 		return setupf("pipe", err)
@@ -221,7 +225,7 @@ func (a *attempt) child(argv []string, sys *syscall.SysProcAttr, j job) error {
 	}
 	timer := time.AfterFunc(45*time.Second, func() { _ = p.Kill() })
 	defer timer.Stop()
-	sent := sendJob(jobW, j)
+	_, sent := jobW.Write(told)
 	line, _ := bufio.NewReader(outR).ReadBytes('\n')
 	jobW.Close()
 	state, _ := p.Wait()

@@ -260,6 +260,10 @@ func (m *measurement) measure(ctx context.Context) {
 		return
 	}
 	controls := m.controls()
+	if _, err := m.job.line(); err != nil {
+		m.unproven(err.Error())
+		return
+	}
 	if ctx.Err() != nil {
 		m.report.Unmeasured = "interrupted"
 		return
