@@ -191,8 +191,8 @@ func (k *checker) traced(ctx context.Context, l *launch, name string, argv []str
 }
 
 // neverDenied are calls that no boundary denies: file permissions did.
-var neverDenied = map[string]bool{"access": true, "faccessat": true, "faccessat2": true, "readlink": true, "readlinkat": true, "chdir": true, "getcwd": true,
-	"getxattr": true, "lgetxattr": true, "listxattr": true, "llistxattr": true}
+var neverDenied = []string{"access", "faccessat", "faccessat2", "readlink", "readlinkat", "chdir", "getcwd",
+	"getxattr", "lgetxattr", "listxattr", "llistxattr"}
 
 // denials reads the output of strace to its end, and keeps the first denied paths.
 func denials(r io.Reader) []string {
@@ -204,7 +204,7 @@ func denials(r io.Reader) []string {
 	data, _ := io.ReadAll(io.LimitReader(r, 64<<20))
 	for l := range bytes.Lines(data) {
 		m := tracedDenial.FindSubmatch(l)
-		if m == nil || len(found) >= maxDenied || bytes.Contains(m[1], []byte("stat")) || neverDenied[string(m[1])] {
+		if m == nil || len(found) >= maxDenied || bytes.Contains(m[1], []byte("stat")) || slices.Contains(neverDenied, string(m[1])) {
 			continue
 		}
 		p := tracedPath.FindSubmatch(m[2])
