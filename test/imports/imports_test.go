@@ -5,6 +5,7 @@ package imports
 import (
 	"bytes"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -104,5 +105,26 @@ func TestProgramLinksLittle(t *testing.T) {
 	}
 	if slices.Contains(parser, "regexp") { // check alone needs it
 		t.Error("internal/command links regexp")
+	}
+}
+
+// TestNothingInitialised: no package of ours has anything to do at the start of the program. A map
+// or a regular expression as a variable of a package would.
+func TestNothingInitialised(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "confinectl")
+	if out, err := exec.Command("go", "build", "-o", program, module+"/cmd/confinectl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program, "version")
+	cmd.Env = append(cmd.Environ(), "GODEBUG=inittrace=1")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil || !strings.Contains(stderr.String(), "init runtime @") {
+		t.Fatalf("no trace: %v\n%s", err, stderr.String())
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if strings.HasPrefix(line, "init main @") || strings.HasPrefix(line, "init "+module) {
+			t.Error(line)
+		}
 	}
 }
