@@ -45,39 +45,53 @@ const (
 	ScanLimited     Code = "scan-limited"
 )
 
-// why says in one sentence why a finding matters.
-var why = map[Code]string{
-	SocketInReach:   "whoever serves it acts outside the boundary, and may do so on the program's word",
-	DeviceNode:      "it reaches what lies behind it past every path rule, if file permissions let the program open it",
-	SetUID:          "the program cannot gain by it, but can change it, and whoever runs it outside gets its owner's rights",
-	AuthorizedKeys:  "who can write it can log in as its owner",
-	ShellStartup:    "the next shell that starts outside runs what is written there",
-	PathDirectory:   "a program that is put there is run outside under the name of another",
-	Crontab:         "cron runs what is written there, outside",
-	SystemdUnit:     "systemd runs what is written there, outside",
-	Autostart:       "the next desktop session runs what is written there, outside",
-	AgentHooks:      "an agent that runs outside runs the commands of its settings with all your rights",
-	GitHooks:        "the next git command outside runs what is put there",
-	EnvRC:           "direnv runs it outside, once it is allowed, when a shell enters the directory",
-	EditorTask:      "an editor outside offers or runs its tasks",
-	HardLink:        "the file has another name, maybe outside, and is written by every name",
-	MountPoint:      "what is mounted there is granted too, wherever else it lies",
-	ControlFailed:   "the boundary denies there what it grants: the file system (9p, for one) does not keep the identity of files",
-	FileReplaced:    "the rule holds for the file and not for its name: a program that replaces it by rename leaves the rule with the old one",
-	NotThereYet:     "exec makes it, so it was not measured",
-	Shadowed:        "it is never read: another layer has a profile of this name",
-	OptionalMissing: "this host does not have it, so the entry grants nothing",
-	ScanLimited:     "the tree is larger than the time for it: what lies deeper was not looked at",
+// reasons has all codes, the gravest first, and in one sentence why a finding matters.
+// It is no map, which would be made at the start of every program that links it.
+var reasons = [...]struct {
+	code Code
+	why  string
+}{
+	{SocketInReach, "whoever serves it acts outside the boundary, and may do so on the program's word"},
+	{DeviceNode, "it reaches what lies behind it past every path rule, if file permissions let the program open it"},
+	{SetUID, "the program cannot gain by it, but can change it, and whoever runs it outside gets its owner's rights"},
+	{AuthorizedKeys, "who can write it can log in as its owner"},
+	{ShellStartup, "the next shell that starts outside runs what is written there"},
+	{PathDirectory, "a program that is put there is run outside under the name of another"},
+	{Crontab, "cron runs what is written there, outside"},
+	{SystemdUnit, "systemd runs what is written there, outside"},
+	{Autostart, "the next desktop session runs what is written there, outside"},
+	{AgentHooks, "an agent that runs outside runs the commands of its settings with all your rights"},
+	{GitHooks, "the next git command outside runs what is put there"},
+	{EnvRC, "direnv runs it outside, once it is allowed, when a shell enters the directory"},
+	{EditorTask, "an editor outside offers or runs its tasks"},
+	{HardLink, "the file has another name, maybe outside, and is written by every name"},
+	{MountPoint, "what is mounted there is granted too, wherever else it lies"},
+	{ControlFailed, "the boundary denies there what it grants: the file system (9p, for one) does not keep the identity of files"},
+	{FileReplaced, "the rule holds for the file and not for its name: a program that replaces it by rename leaves the rule with the old one"},
+	{NotThereYet, "exec makes it, so it was not measured"},
+	{Shadowed, "it is never read: another layer has a profile of this name"},
+	{OptionalMissing, "this host does not have it, so the entry grants nothing"},
+	{ScanLimited, "the tree is larger than the time for it: what lies deeper was not looked at"},
 }
 
 // Codes lists all codes, the gravest first.
 func Codes() []Code {
-	return []Code{SocketInReach, DeviceNode, SetUID, AuthorizedKeys, ShellStartup, PathDirectory, Crontab, SystemdUnit, Autostart,
-		AgentHooks, GitHooks, EnvRC, EditorTask, HardLink, MountPoint, ControlFailed, FileReplaced, NotThereYet, Shadowed, OptionalMissing, ScanLimited}
+	list := make([]Code, len(reasons))
+	for i, r := range reasons {
+		list[i] = r.code
+	}
+	return list
 }
 
 // Why says in one sentence why findings of this code matter.
-func (c Code) Why() string { return why[c] }
+func (c Code) Why() string {
+	for _, r := range reasons {
+		if r.code == c {
+			return r.why
+		}
+	}
+	return ""
+}
 
 // A Finding is one observation.
 type Finding struct {

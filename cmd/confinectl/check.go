@@ -12,11 +12,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/confinectl/confinectl/enforce"
 	"github.com/confinectl/confinectl/enforce/probe"
 	"github.com/confinectl/confinectl/findings"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -44,10 +43,10 @@ func inside(stderr io.Writer) int {
 	return 0
 }
 
-func checkCommand(c *cli) *cobra.Command {
+func checkCommand(c *cli) *command.Command {
 	k := &checker{cli: c}
 	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "check [flags] [PROFILE…] [-- CMD [ARG…]]",
 		Short: "Measure the boundary of each profile on this host, with a control for each attempt",
 		Long: `Measure the boundary of each named profile, or of all of the search path, on
@@ -67,9 +66,9 @@ differ a third time, to find the paths that were denied.`,
   confinectl check workspace -- make test
   confinectl check --permit-path /srv/tenants/a tenant`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&k.launch.search)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names, argv, err := namesAndCommand(cmd, args)
+	cmd.Complete = c.completeProfiles(&k.launch.search)
+	cmd.Run = func(args command.Args) error {
+		names, argv, err := namesAndCommand(args)
 		if err != nil {
 			return err
 		}
@@ -94,23 +93,19 @@ differ a third time, to find the paths that were denied.`,
 	}
 	k.launch.search.flags(cmd)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&k.static, "no-measure", false, "start no probe, and do not look through the roots")
+	cmd.Flags.BoolVar(&k.static, "no-measure", false, "start no probe, and do not look through the roots")
 	return cmd
 }
 
 // namesAndCommand takes "[PROFILE…] [-- CMD…]" apart.
-func namesAndCommand(cmd *cobra.Command, args []string) (names, argv []string, err error) {
-	names = args
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		usage := "usage: " + cmd.UseLine()
-		if names, argv = args[:dash], args[dash:]; len(argv) == 0 {
-			return nil, nil, usagef(usage, "check needs a command after --, or no --")
-		}
-		if len(names) != 1 {
-			return nil, nil, usagef(usage, "check takes one profile with a command, and %d are named", len(names))
-		}
+func namesAndCommand(args command.Args) (names, argv []string, err error) {
+	switch {
+	case args.Dash && args.After == nil:
+		return nil, nil, usagef("", "check needs a command after --, or no --")
+	case args.Dash && len(args.Before) != 1:
+		return nil, nil, usagef("", "check takes one profile with a command, and %d are named", len(args.Before))
 	}
-	return names, argv, nil
+	return args.Before, args.After, nil
 }
 
 // checkReport is the document of check --json; docs/check.md describes it.
@@ -251,7 +246,7 @@ func (k *checker) one(ctx context.Context, e *checkEntry, argv []string) error {
 	if err != nil {
 		return e.refuse(err)
 	}
-	e.File, e.Files = p.File, p.Files
+	e.File, e.Files = p.File, notNull(p.Files)
 	l := k.launch
 	if k.all && permits(p.Policy) {
 		l.permitPath = "" // it was given for the templates among them
@@ -259,7 +254,7 @@ func (k *checker) one(ctx context.Context, e *checkEntry, argv []string) error {
 	protected := k.loader.Protected(p)
 	plan, err := l.plan(k.cli, k.facts, p.Policy, argv, protected)
 	if err == nil {
-		e.Guarantees = enforce.Guarantees(plan.Host().Used).Confined
+		e.Guarantees = notNull(enforce.Guarantees(plan.Host().Used).Confined)
 		err = plan.Rehearse()
 	}
 	if err != nil {

@@ -190,21 +190,21 @@ func (k *checker) traced(ctx context.Context, l *launch, name string, argv []str
 	return denied, "strace"
 }
 
-// tracedDenial is a line of strace: the process, the call, and why it failed.
-var tracedDenial = regexp.MustCompile(`^(?:\d+ +)?(\w+)\((.*)\) += -1 (EACCES|EPERM|EXDEV) `)
-var tracedPath = regexp.MustCompile(`(?:AT_FDCWD<([^>]*)>, |\d+<([^>]*)>, )?(?:\{sa_family=AF_UNIX, sun_path=)?"((?:[^"\\]|\\.)*)"`)
-
 // neverDenied are calls that no boundary denies: file permissions did.
-var neverDenied = map[string]bool{"access": true, "faccessat": true, "faccessat2": true, "readlink": true, "readlinkat": true, "chdir": true, "getcwd": true,
-	"getxattr": true, "lgetxattr": true, "listxattr": true, "llistxattr": true}
+var neverDenied = []string{"access", "faccessat", "faccessat2", "readlink", "readlinkat", "chdir", "getcwd",
+	"getxattr", "lgetxattr", "listxattr", "llistxattr"}
 
 // denials reads the output of strace to its end, and keeps the first denied paths.
 func denials(r io.Reader) []string {
+	// A line of strace: the process, the call, and why it failed. Compiled here and not
+	// when the program starts, which every launch would pay for.
+	tracedDenial := regexp.MustCompile(`^(?:\d+ +)?(\w+)\((.*)\) += -1 (EACCES|EPERM|EXDEV) `)
+	tracedPath := regexp.MustCompile(`(?:AT_FDCWD<([^>]*)>, |\d+<([^>]*)>, )?(?:\{sa_family=AF_UNIX, sun_path=)?"((?:[^"\\]|\\.)*)"`)
 	found := []string{}
 	data, _ := io.ReadAll(io.LimitReader(r, 64<<20))
 	for l := range bytes.Lines(data) {
 		m := tracedDenial.FindSubmatch(l)
-		if m == nil || len(found) >= maxDenied || bytes.Contains(m[1], []byte("stat")) || neverDenied[string(m[1])] {
+		if m == nil || len(found) >= maxDenied || bytes.Contains(m[1], []byte("stat")) || slices.Contains(neverDenied, string(m[1])) {
 			continue
 		}
 		p := tracedPath.FindSubmatch(m[2])
@@ -252,10 +252,8 @@ func openAudit(plan *enforce.Plan) *audit {
 	return a
 }
 
-// auditDenial is a Landlock record, AUDIT_LANDLOCK_ACCESS.
-var auditDenial = regexp.MustCompile(`blockers=(\S+) path="([^"]*)"`)
-
 func (a *audit) denied() []string {
+	auditDenial := regexp.MustCompile(`blockers=(\S+) path="([^"]*)"`) // a record AUDIT_LANDLOCK_ACCESS
 	found := []string{}
 	for _, f := range a.files {
 		buf := make([]byte, 8192)

@@ -14,10 +14,21 @@ import (
 	"github.com/confinectl/confinectl/findings"
 )
 
-// Colours of a word, on a terminal only.
-var colours = map[string]string{
-	checkBreached: "\x1b[1;31m", checkRefused: "\x1b[31m", checkUnmeasured: "\x1b[33m", checkTemplate: "\x1b[36m", checkOK: "\x1b[32m",
-	string(probe.Breached): "\x1b[1;31m", string(probe.Unproven): "\x1b[33m",
+// colour is that of a word, on a terminal only.
+func colour(word string) string {
+	switch word {
+	case checkBreached, string(probe.Breached):
+		return "\x1b[1;31m"
+	case checkRefused:
+		return "\x1b[31m"
+	case checkUnmeasured, string(probe.Unproven):
+		return "\x1b[33m"
+	case checkTemplate:
+		return "\x1b[36m"
+	case checkOK:
+		return "\x1b[32m"
+	}
+	return ""
 }
 
 // line is one line below a profile: a label and a text.
@@ -241,7 +252,7 @@ func takeCommon(entries []*checkEntry, lines map[*checkEntry][]line) (common []l
 
 // paint colours text by a word, if stdout is a terminal that wants it.
 func (k *checker) paint(word, text string) string {
-	if c := colours[word]; c != "" && k.coloured() {
+	if c := colour(word); c != "" && k.coloured() {
 		return c + text + "\x1b[0m"
 	}
 	return text

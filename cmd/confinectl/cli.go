@@ -5,9 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	examples "github.com/confinectl/confinectl/examples/profiles"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -28,9 +27,6 @@ type cli struct {
 type errorFormat string
 
 func (f *errorFormat) String() string { return string(*f) }
-
-// Type is what the help calls the value.
-func (f *errorFormat) Type() string { return "format" }
 
 // Set takes text and json, and nothing else.
 func (f *errorFormat) Set(s string) error {
@@ -55,11 +51,10 @@ func (f *errorFormat) wanted(args []string) {
 	}
 }
 
-// commands are the constructors by name. A launch builds only the one that was asked
-// for; help and completion build all of them.
+// commands are the constructors by name.
 var commands = []struct {
 	name  string
-	build func(*cli) *cobra.Command
+	build func(*cli) *command.Command
 }{
 	{"exec", execCommand},
 	{"confine-exec", confineExecCommand},
@@ -83,15 +78,18 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	c := &cli{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr, errorFormat: "text"}
 	c.errorFormat.wanted(args)
 	out := &output{to: stdout}
-	if len(args) < 2 || args[1] != "supervise" { // which hands its stdout on as it is
+	name := ""
+	if len(args) > 1 {
+		name = args[1]
+	}
+	if name != "supervise" { // which hands its stdout on as it is
 		c.stdout = out
 	}
-	root := c.rootCommand()
-	ran, err := root.ExecuteC()
+	err := c.program().Run(args[1:], c.stdout)
 	if out.err != nil && (err == nil || errors.Is(err, errProblems)) {
 		err = out.err
 	}
-	return c.report(err, refusalStatus(ran.Name()))
+	return c.report(err, refusalStatus(name))
 }
 
 // output remembers that something could not be written: half a report must not
@@ -109,10 +107,9 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *cli) rootCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "confinectl",
-		Short: "Run a trusted program inside a filesystem boundary",
+func (c *cli) program() *command.Program {
+	p := &command.Program{
+		Name: "confinectl",
 		Long: `Run a trusted program inside a filesystem boundary that a profile declares.
 
 The program may read and write one directory, the few more that the profile
@@ -121,57 +118,16 @@ cannot be enforced in full is refused by name, with nothing executed.`,
 		Example: `  confinectl exec workspace -- make test
   confinectl exec claude-cli -- claude
   confinectl check`,
-		SilenceErrors:         true,
-		SilenceUsage:          true,
-		DisableSuggestions:    true,
-		DisableFlagsInUseLine: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetArgs(c.args[1:])
-	root.SetIn(c.stdin)
-	root.SetOut(c.stdout)
-	root.SetErr(c.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if cmd == root && !strings.HasPrefix(c.args[1], "-") { // its flags are not known because it is not
-			return unknownCommand(c.args[1])
-		}
-		return usagef("`"+cmd.CommandPath()+" --help` lists the flags", "%s", err)
-	})
-	for _, known := range commands {
-		if len(c.args) > 1 && known.name == c.args[1] {
-			root.AddCommand(c.finish(known.build(c)))
-			return root
-		}
 	}
 	for _, known := range commands {
-		root.AddCommand(c.finish(known.build(c)))
+		p.Commands = append(p.Commands, command.Constructor{Name: known.name, New: func() *command.Command { return c.finish(known.build(c)) }})
 	}
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
-		help.PreRunE = func(_ *cobra.Command, args []string) error { // cobra's own prints something else and is content
-			if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-				return unknownCommand(strings.Join(args, " "))
-			}
-			return nil
-		}
-	}
-	return root
-}
-
-func unknownCommand(name string) error {
-	return usagef("`confinectl help` lists the commands", "unknown command %q", name)
+	return p
 }
 
 // finish adds what all commands share.
-func (c *cli) finish(cmd *cobra.Command) *cobra.Command {
-	cmd.DisableFlagsInUseLine = true
-	cmd.Flags().Var(&c.errorFormat, "error-format", "`format` of refusals on stderr: text or json")
+func (c *cli) finish(cmd *command.Command) *command.Command {
+	cmd.Flags.Var(&c.errorFormat, "error-format", "`format` of refusals on stderr: text or json")
 	status := "0 fine, 1 problems found, 2 wrong usage"
 	if refusalStatus(cmd.Name()) == statusRefused {
 		status = "the command's own; 125 refused or wrong usage, nothing executed;\n  126 found, but could not be executed; 127 not found"
@@ -185,17 +141,17 @@ func (c *cli) finish(cmd *cobra.Command) *cobra.Command {
 
 // search is what the flags of a command say about profiles.
 type search struct {
-	dirs       []string
+	dirs       command.Strings
 	permitPath string
 }
 
-func (s *search) flags(cmd *cobra.Command) {
+func (s *search) flags(cmd *command.Command) {
 	s.dirFlag(cmd)
-	cmd.Flags().Var(&once{value: &s.permitPath}, "permit-path", "the read-write `directory`, for a profile that names none")
+	cmd.Flags.Var(&once{value: &s.permitPath}, "permit-path", "the read-write `directory`, for a profile that names none")
 }
 
-func (s *search) dirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&s.dirs, "profile-dir", nil, "search profiles in this `directory` only (repeatable)")
+func (s *search) dirFlag(cmd *command.Command) {
+	cmd.Flags.Var(&s.dirs, "profile-dir", "search profiles in this `directory` only (repeatable)")
 }
 
 func (c *cli) facts() *resolve.Facts { return loader.HostFacts(c.env) }
@@ -205,48 +161,47 @@ func (s *search) loader(f *resolve.Facts) *loader.Loader {
 }
 
 // completeProfiles completes the first argument with the names of profiles.
-func (c *cli) completeProfiles(s *search) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveDefault
+func (c *cli) completeProfiles(s *search) func([]string) []string {
+	return func(before []string) []string {
+		if len(before) > 0 {
+			return nil
 		}
 		entries, _ := s.loader(c.facts()).List()
-		var names []cobra.Completion
+		names := []string{}
 		for _, e := range entries {
-			if e.ShadowedBy == "" && strings.HasPrefix(e.Name, prefix) {
+			if e.ShadowedBy == "" {
 				names = append(names, e.Name)
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return names
 	}
 }
 
 // profileAndCommand takes "PROFILE -- CMD [ARG…]" apart.
-func profileAndCommand(cmd *cobra.Command, args []string) (profile string, argv []string, err error) {
-	usage := "usage: " + cmd.UseLine()
-	switch dash := cmd.ArgsLenAtDash(); {
-	case dash < 0 && len(args) == 0, dash == 0:
-		return "", nil, usagef(usage, "%s needs a profile", cmd.Name())
-	case dash < 0:
-		return "", nil, usagef(usage, "%s needs -- between the profile and the command", cmd.Name())
-	case dash > 1:
-		return "", nil, usagef(usage, "%s takes one profile, and %q is a second one", cmd.Name(), args[1])
-	case len(args) == 1:
-		return "", nil, usagef(usage, "%s needs a command after --", cmd.Name())
+func profileAndCommand(cmd string, args command.Args) (profile string, argv []string, err error) {
+	switch {
+	case len(args.Before) == 0:
+		return "", nil, usagef("", "%s needs a profile", cmd)
+	case !args.Dash:
+		return "", nil, usagef("", "%s needs -- between the profile and the command", cmd)
+	case len(args.Before) > 1:
+		return "", nil, usagef("", "%s takes one profile, and %q is a second one", cmd, args.Before[1])
+	case args.After == nil:
+		return "", nil, usagef("", "%s needs a command after --", cmd)
 	}
-	return args[0], args[1:], nil
+	return args.Before[0], args.After, nil
 }
 
 // profileAndMaybeCommand takes "PROFILE [-- CMD…]" apart, for reports. argv is
 // nil where there is no command.
-func profileAndMaybeCommand(cmd *cobra.Command, args []string) (profile string, argv []string, err error) {
-	if cmd.ArgsLenAtDash() >= 0 && len(args) > cmd.ArgsLenAtDash() {
+func profileAndMaybeCommand(cmd string, args command.Args) (profile string, argv []string, err error) {
+	if args.After != nil {
 		return profileAndCommand(cmd, args)
 	}
-	if len(args) != 1 {
-		return "", nil, usagef("usage: "+cmd.UseLine(), "%s takes one profile", cmd.Name())
+	if len(args.Before) != 1 {
+		return "", nil, usagef("", "%s takes one profile", cmd)
 	}
-	return args[0], nil, nil
+	return args.Before[0], nil, nil
 }
 
 // once is a flag that decides something, and so is taken once: of two, either
@@ -258,7 +213,6 @@ type once struct {
 }
 
 func (o *once) String() string { return "" }
-func (o *once) Type() string   { return "string" }
 
 // Set refuses a second value, and an empty one, which is that of no path.
 func (o *once) Set(s string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,9 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -128,22 +126,34 @@ func TestEveryReport(t *testing.T) {
 func TestNothingHidden(t *testing.T) {
 	c := &cli{args: []string{"confinectl"}, errorFormat: "text"}
 	weak := regexp.MustCompile(`(?i)unconfined|best.?effort|force|insecure|disable|ignore|permissive|no-(sandbox|confine|landlock)`)
-	for _, cmd := range c.rootCommand().Commands() {
-		if cmd.Hidden || cmd.Deprecated != "" || weak.MatchString(cmd.Name()) {
-			t.Errorf("command %s", cmd.Name())
+	help := func(words ...string) string {
+		var out strings.Builder
+		if err := c.program().Run(append([]string{"help"}, words...), &out); err != nil {
+			t.Fatal(err)
 		}
-		checkFlags(t, cmd, weak)
+		return out.String()
 	}
-}
-
-func checkFlags(t *testing.T, cmd *cobra.Command, weak *regexp.Regexp) {
-	t.Helper()
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if cmd.Name() == "check" && f.Name == "no-measure" {
-			return // it says less; what is enforced is the same
+	commands := c.program().Commands
+	if len(commands) == 0 {
+		t.Fatal("no commands")
+	}
+	for _, known := range commands {
+		cmd := known.New()
+		if cmd.Name() != known.Name || weak.MatchString(known.Name) || !strings.Contains(help(), "\n  "+known.Name+" ") {
+			t.Errorf("command %s, which calls itself %s", known.Name, cmd.Name())
 		}
-		if f.Hidden || f.Deprecated != "" || weak.MatchString(f.Name) {
-			t.Errorf("%s --%s", cmd.Name(), f.Name)
+		flags := 0
+		cmd.Flags.VisitAll(func(f *flag.Flag) {
+			flags++
+			if cmd.Name() == "check" && f.Name == "no-measure" {
+				return // it says less; what is enforced is the same
+			}
+			if f.Usage == "" || weak.MatchString(f.Name) || !strings.Contains(help(known.Name), "\n      --"+f.Name+" ") {
+				t.Errorf("%s --%s", cmd.Name(), f.Name)
+			}
+		})
+		if flags == 0 {
+			t.Errorf("%s has no flags", cmd.Name())
 		}
-	})
+	}
 }

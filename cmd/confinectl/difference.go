@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +14,7 @@ import (
 	"unicode/utf8"
 	"unique"
 
-	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // effect is what a boundary comes to: what two boundaries can differ in for the
@@ -155,13 +157,58 @@ func readBoundary(file string) (boundaryJSON, error) {
 	if err != nil {
 		return b, usagef("`confinectl show --json PROFILE >FILE` writes one", "%s cannot be read: %s", file, errText(err))
 	}
-	if err := json.Unmarshal(data, &b, json.RejectUnknownMembers(true)); err != nil {
+	if err := strictly(data, &b); err != nil {
 		return notOne(err)
 	}
 	if b.Name == "" || b.OS == "" || len(b.Rules) == 0 {
 		return notOne(fmt.Errorf("it has no name, no os or no rules"))
 	}
 	return b, nil
+}
+
+// strictly reads what marshal wrote of such a value: UTF-8, no key twice, none that is
+// unknown or in another letter case, nothing behind it.
+func strictly(data []byte, into any) error {
+	text := jsontext.Value(data)
+	if err := text.Format(); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return err
+	}
+	again, err := marshal(into)
+	if err != nil {
+		return err
+	}
+	var read, written any
+	if err := errors.Join(json.Unmarshal(text, &read), json.Unmarshal(again, &written)); err != nil {
+		return err
+	}
+	if !within(read, written) {
+		return errors.New("it has other keys")
+	}
+	return nil
+}
+
+// within reports whether every key of a is one of b, at any depth.
+func within(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, _ := b.(map[string]any)
+		for key, value := range a {
+			if other, there := b[key]; !there || !within(value, other) {
+				return false
+			}
+		}
+	case []any:
+		b, _ := b.([]any)
+		for i, value := range a {
+			if i >= len(b) || !within(value, b[i]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // showDifference compares a boundary with a saved one. The status is 1 where they differ.

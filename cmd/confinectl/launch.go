@@ -5,9 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/resolve"
 )
 
@@ -15,19 +14,19 @@ import (
 type launch struct {
 	search
 	dir  string
-	keep []int
+	keep command.Ints
 }
 
-func (l *launch) flags(cmd *cobra.Command) {
-	cmd.Flags().Var(&once{value: &l.dir}, "cd", "start in this `directory` instead of the permit path; it must be granted")
+func (l *launch) flags(cmd *command.Command) {
+	cmd.Flags.Var(&once{value: &l.dir}, "cd", "start in this `directory` instead of the permit path; it must be granted")
 	if refusalStatus(cmd.Name()) == statusRefused {
-		cmd.Flags().IntSliceVar(&l.keep, "keep-fd", nil, "leave this inherited `descriptor` open (repeatable); it keeps whatever rights it has")
+		cmd.Flags.Var(&l.keep, "keep-fd", "leave this inherited `descriptor` open (repeatable); it keeps whatever rights it has")
 	}
 }
 
-func execCommand(c *cli) *cobra.Command {
+func execCommand(c *cli) *command.Command {
 	l := &launch{}
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "exec [flags] PROFILE -- CMD [ARG…]",
 		Short: "Confine this process, then become CMD",
 		Long: `Confine this process to what PROFILE grants, then become CMD: the process id
@@ -38,9 +37,9 @@ is printed when all is well.`,
 		Example: `  confinectl exec workspace -- make test
   confinectl exec tenant --permit-path /srv/tenants/a -- ./control-plane`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, argv, err := profileAndCommand(cmd, args)
+	cmd.Complete = c.completeProfiles(&l.search)
+	cmd.Run = func(args command.Args) error {
+		name, argv, err := profileAndCommand(cmd.Name(), args)
 		if err != nil {
 			return err
 		}
@@ -57,10 +56,11 @@ is printed when all is well.`,
 	return cmd
 }
 
-func confineExecCommand(c *cli) *cobra.Command {
+func confineExecCommand(c *cli) *command.Command {
 	l := &launch{}
 	var text string
-	cmd := &cobra.Command{
+	policy := &once{value: &text, empty: true}
+	cmd := &command.Command{
 		Use:   "confine-exec --policy JSON|@FILE|- -- CMD [ARG…]",
 		Short: "Confine this process by a JSON policy, then become CMD",
 		Long: `Confine this process by a policy that was sent here, then become CMD. It is
@@ -69,13 +69,12 @@ file (@FILE) or on standard input (-), and is resolved with the facts of this
 host. "confinectl policy PROFILE" prints one.`,
 		Example: `  confinectl confine-exec --policy '{"permit_path":"/srv/a"}' -- ./worker`,
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		dash := cmd.ArgsLenAtDash()
+	cmd.Run = func(args command.Args) error {
 		switch {
-		case !cmd.Flags().Changed("policy"):
-			return usagef("usage: "+cmd.UseLine(), "confine-exec needs --policy")
-		case dash != 0 || len(args) == 0:
-			return usagef("usage: "+cmd.UseLine(), "confine-exec needs a command after --, and nothing before it")
+		case !policy.set:
+			return usagef("", "confine-exec needs --policy")
+		case len(args.Before) > 0 || args.After == nil:
+			return usagef("", "confine-exec needs a command after --, and nothing before it")
 		}
 		p, err := c.readPolicy(text)
 		if err != nil {
@@ -89,10 +88,10 @@ host. "confinectl policy PROFILE" prints one.`,
 		if name, isFile := strings.CutPrefix(text, "@"); isFile {
 			protected = append(protected, resolve.Protected{Path: f.Absolute(name), What: "the policy that was read"})
 		}
-		return l.exec(c, f, p, args, protected)
+		return l.exec(c, f, p, args.After, protected)
 	}
-	cmd.Flags().Var(&once{value: &text, empty: true}, "policy", "the policy: `JSON`, @FILE, or - for standard input")
-	cmd.Flags().Var(&once{value: &l.permitPath}, "permit-path", "the read-write `directory`, for a policy that names none")
+	cmd.Flags.Var(policy, "policy", "the policy: `JSON`, @FILE, or - for standard input")
+	cmd.Flags.Var(&once{value: &l.permitPath}, "permit-path", "the read-write `directory`, for a policy that names none")
 	l.flags(cmd)
 	return cmd
 }
@@ -195,10 +194,10 @@ func (l *launch) exec(c *cli, f *resolve.Facts, p *resolve.Policy, argv []string
 	return plan.Exec(l.keep)
 }
 
-func specCommand(c *cli) *cobra.Command {
+func specCommand(c *cli) *command.Command {
 	l := &launch{}
 	var arm string
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "spec [flags] PROFILE -- CMD [ARG…]",
 		Short: "Print what to spawn to get CMD confined, as JSON",
 		Long: `Print a launch spec, {"cmd","args","env","cd"}: what a caller in any language
@@ -211,9 +210,9 @@ whole profile, for review on any host. Elsewhere than on a Mac it is on paper: n
 was looked at. What is to be spawned is the wrapper: it judges every path again,
 makes what has to be made, and closes descriptors.`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, argv, err := profileAndCommand(cmd, args)
+	cmd.Complete = c.completeProfiles(&l.search)
+	cmd.Run = func(args command.Args) error {
+		name, argv, err := profileAndCommand(cmd.Name(), args)
 		if err != nil {
 			return err
 		}
@@ -271,18 +270,18 @@ func (l *launch) armSpec(c *cli, here *resolve.Facts, arm string, p *resolve.Pol
 	return c.printJSON(c.stdout, spec)
 }
 
-func policyCommand(c *cli) *cobra.Command {
+func policyCommand(c *cli) *command.Command {
 	s := &search{}
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "policy [flags] PROFILE",
 		Short: "Print the JSON policy of a profile, for confine-exec on another host",
 		Long: `Print what remains of a profile after merging, before any fact of this host:
 the JSON that "confinectl confine-exec --policy" takes on another one. The parts
 for other operating systems travel with it.`,
-		ValidArgsFunction: c.completeProfiles(s),
+		Complete: c.completeProfiles(s),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, _, err := profileAndMaybeCommand(cmd, args)
+	cmd.Run = func(args command.Args) error {
+		name, _, err := profileAndMaybeCommand(cmd.Name(), args)
 		if err != nil {
 			return err
 		}

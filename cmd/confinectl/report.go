@@ -1,14 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/resolve"
 )
 
@@ -20,22 +21,16 @@ const (
 )
 
 // refusalStatus is what a command ends with when it refuses or is used wrongly.
-func refusalStatus(command string) int {
-	if command == "exec" || command == "confine-exec" || command == "supervise" {
+func refusalStatus(name string) int {
+	if name == "exec" || name == "confine-exec" || name == "supervise" {
 		return statusRefused
 	}
 	return statusProblems
 }
 
-// usageError is wrong usage of the command line.
-type usageError struct {
-	detail, hint string
-}
-
-func (e *usageError) Error() string { return e.detail }
-
+// usagef is wrong usage of the command line. Without a hint, the hint is the usage line of the command.
 func usagef(hint, format string, args ...any) error {
-	return &usageError{detail: fmt.Sprintf(format, args...), hint: hint}
+	return &command.UsageError{Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // exitStatus is what a command of the user ended with: there is nothing to say.
@@ -99,7 +94,7 @@ func (c *cli) report(err error, refused int) int {
 	}
 	m := message{Status: refused}
 	var lines []string
-	var usage *usageError
+	var usage *command.UsageError
 	var execErr *enforce.ExecError
 	list := refusals(err)
 	switch {
@@ -129,8 +124,8 @@ func (c *cli) report(err error, refused int) int {
 		case strings.Contains(m.Detail, "BUG"):
 			m.Error = "internal"
 		}
-		if usage != nil && usage.hint != "" {
-			m.Hints = append(m.Hints, usage.hint)
+		if usage != nil && usage.Hint != "" {
+			m.Hints = append(m.Hints, usage.Hint)
 		}
 		lines = append(lines, m.Error+": "+oneLine(err.Error()))
 	}
@@ -147,17 +142,34 @@ func (c *cli) report(err error, refused int) int {
 	return m.Status
 }
 
-// printJSON writes one document. Nothing of ours can fail to be marshalled: a string
-// that is not UTF-8 is made so.
+// printJSON writes one document.
 func (c *cli) printJSON(w interface{ Write([]byte) (int, error) }, v any) error {
-	opts := []json.Options{json.Deterministic(true), jsontext.AllowInvalidUTF8(true)}
+	var format []jsontext.Options
 	if w == c.stdout {
-		opts = append(opts, jsontext.WithIndent("  "))
+		format = append(format, jsontext.WithIndent("  "))
 	}
-	data, err := json.Marshal(v, opts...)
+	data, err := marshal(v, format...)
 	if err != nil {
-		return fmt.Errorf("BUG: report cannot be written as JSON: %w", err)
+		return err
 	}
-	_, err = w.Write(append(data, '\n'))
+	_, err = w.Write(data)
 	return err
 }
+
+// marshal gives a line of JSON, or several. Nothing of ours can fail to be marshalled: a
+// string that is not UTF-8 is made so. encoding/json escapes more than JSON needs, and jsontext
+// takes that back.
+func marshal(v any, format ...jsontext.Options) ([]byte, error) {
+	data, err := json.Marshal(v)
+	text := jsontext.Value(data)
+	if err == nil {
+		err = text.Format(format...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("BUG: report cannot be written as JSON: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// notNull is a list that is [] in a report where there is nothing in it.
+func notNull[T any](list []T) []T { return append([]T{}, list...) }

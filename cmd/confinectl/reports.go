@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
 	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -20,18 +19,18 @@ type listEntry struct {
 	Refusal     refusalJSON `json:"refusal,omitzero"`
 }
 
-func listCommand(c *cli) *cobra.Command {
+func listCommand(c *cli) *command.Command {
 	s := &search{}
 	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "list [flags]",
 		Short: "List the profiles of the search path",
 		Long: `List the profiles of the search path, with the layer each one comes from, and
 which files are shadowed by another of the same name. A profile that cannot be
 loaded is listed with its first problem, and the status is 1.`,
-		Args: noArgs,
+		NoArgs: true,
 	}
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.Run = func(command.Args) error {
 		ld := s.loader(c.facts())
 		entries, broken := ld.List()
 		list := []listEntry{}
@@ -90,10 +89,10 @@ func layerNames(ld *loader.Loader) string {
 	return names
 }
 
-func explainCommand(c *cli) *cobra.Command {
+func explainCommand(c *cli) *command.Command {
 	l := &launch{}
 	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "explain [flags] PROFILE PATH [-- CMD [ARG…]]",
 		Short: "Say whether PATH may be read, written and executed, and by which rule",
 		Long: `Say whether a program under PROFILE may read, write and execute PATH, and by
@@ -101,30 +100,23 @@ which rule. It follows the rules of the boundary and attempts nothing; "confinec
 measures. Where this host's ABI does something else with PATH, that is said as well.
 File permissions still apply on top. PATH need not exist.`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		dash := cmd.ArgsLenAtDash()
-		if dash < 0 {
-			dash = len(args)
+	cmd.Complete = c.completeProfiles(&l.search)
+	cmd.Run = func(args command.Args) error {
+		if len(args.Before) != 2 {
+			return usagef("", "explain takes a profile and a path")
 		}
-		if dash != 2 {
-			return usagef("usage: "+cmd.UseLine(), "explain takes a profile and a path")
-		}
-		var argv []string
-		if len(args) > 2 {
-			argv = args[2:]
-		}
+		name, path := args.Before[0], args.Before[1]
 		f := c.facts()
 		ld := l.loader(f)
-		p, err := ld.Load(args[0])
+		p, err := ld.Load(name)
 		if err != nil {
 			return err
 		}
-		b, err := l.boundary(c, f, p.Policy, argv, ld.Protected(p))
+		b, err := l.boundary(c, f, p.Policy, args.After, ld.Protected(p))
 		if err != nil {
 			return err
 		}
-		e, err := b.Explain(f.Absolute(args[1]))
+		e, err := b.Explain(f.Absolute(path))
 		if err != nil {
 			return err
 		}
@@ -198,7 +190,7 @@ type hostJSON struct {
 func toHostJSON(f *resolve.Facts, h enforce.Host) hostJSON {
 	g := enforce.Guarantees(h.Used)
 	out := hostJSON{OS: f.OS, Kernel: h.Release, Arm: h.Arm, ABI: h.Used, OfferedABI: h.Offered, NewestABI: enforce.NewestABI, Lowered: h.Lowered,
-		Errata: h.Errata, LegacyTIOCSTI: h.LegacyTIOCSTI, Confined: g.Confined, Open: g.Open}
+		Errata: h.Errata, LegacyTIOCSTI: h.LegacyTIOCSTI, Confined: notNull(g.Confined), Open: notNull(g.Open)}
 	if h.Arm == "seatbelt" { // which has no versions
 		out.NewestABI, out.Confined, out.Open = 0, []string{}, []string{}
 	}
@@ -224,21 +216,21 @@ func hostLine(f *resolve.Facts, h enforce.Host) string {
 	return s
 }
 
-func factsCommand(c *cli) *cobra.Command {
+func factsCommand(c *cli) *command.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "facts",
-		Short: "Print what this host and this caller contribute to a boundary",
-		Args:  noArgs,
+	cmd := &command.Command{
+		Use:    "facts",
+		Short:  "Print what this host and this caller contribute to a boundary",
+		NoArgs: true,
 	}
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.Run = func(command.Args) error {
 		f, h := c.facts(), enforce.Probe()
 		if asJSON {
 			values := map[string]string{}
 			for _, name := range resolve.FactNames() {
 				values[name], _ = f.Lookup(name)
 			}
-			return c.printJSON(c.stdout, map[string]any{"host": toHostJSON(f, h), "facts": values, "terminals": append([]string{}, f.Terminals...)})
+			return c.printJSON(c.stdout, map[string]any{"host": toHostJSON(f, h), "facts": values, "terminals": notNull(f.Terminals)})
 		}
 		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(w, "host\t%s\n", hostLine(f, h))

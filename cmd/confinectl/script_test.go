@@ -278,7 +278,7 @@ func refusedCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: refused CODE CMD…")
 	}
 	want := statusRefused
-	if m := command.FindStringSubmatch(strings.Join(args, " ")); m != nil {
+	if m := whichCommand.FindStringSubmatch(strings.Join(args, " ")); m != nil {
 		want = refusalStatus(m[1])
 	}
 	if got := runCommand(ts, args[1:]); got != want {
@@ -326,8 +326,8 @@ func refusedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// command finds which command of confinectl a command line is about, also in a shell's.
-var command = regexp.MustCompile(`confinectl ([a-z-]+)`)
+// whichCommand finds which command of confinectl a command line is about, also in a shell's.
+var whichCommand = regexp.MustCompile(`confinectl ([a-z-]+)`)
 
 // refusalLine is "confinectl: refused: CODE: SUBJECT: detail".
 var refusalLine = regexp.MustCompile(`^confinectl: refused: [a-z-]+: [^:].*: .+$`)

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
 	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -55,11 +54,11 @@ type skippedJSON struct {
 	Why string `json:"why"`
 }
 
-func showCommand(c *cli) *cobra.Command {
+func showCommand(c *cli) *command.Command {
 	l := &launch{}
 	var asJSON, asText bool
 	var arm, against string
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "show [flags] PROFILE [-- CMD [ARG…]]",
 		Short: "Print the effective boundary of a profile, with the file and key behind every rule",
 		Long: `Print the boundary that exec would enforce here and now: every real path, what
@@ -75,9 +74,9 @@ missing, the home directory is the usual one there, a command is looked up there
 granted, made, added to the environment and left open, not where that is
 written. The status is 1 where they differ.`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&l.search)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, argv, err := profileAndMaybeCommand(cmd, args)
+	cmd.Complete = c.completeProfiles(&l.search)
+	cmd.Run = func(args command.Args) error {
+		name, argv, err := profileAndMaybeCommand(cmd.Name(), args)
 		if err != nil {
 			return err
 		}
@@ -113,15 +112,15 @@ written. The status is 1 where they differ.`,
 	l.search.flags(cmd)
 	l.flags(cmd)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&asText, "text", false, "print it in the arm's own words")
-	cmd.Flags().StringVar(&against, "diff-against", "", "print what differs from the boundary in `FILE`, which show --json wrote")
+	cmd.Flags.BoolVar(&asText, "text", false, "print it in the arm's own words")
+	cmd.Flags.StringVar(&against, "diff-against", "", "print what differs from the boundary in `FILE`, which show --json wrote")
 	armFlag(cmd, &arm)
 	return cmd
 }
 
 // armFlag asks for the boundary of another operating system's arm.
-func armFlag(cmd *cobra.Command, arm *string) {
-	cmd.Flags().StringVar(arm, "arm", "", "landlock or seatbelt: the `arm` to resolve for (default: this host's)")
+func armFlag(cmd *command.Command, arm *string) {
+	cmd.Flags.StringVar(arm, "arm", "", "landlock or seatbelt: the `arm` to resolve for (default: this host's)")
 }
 
 // factsOf are the facts to resolve with for an arm: this host's for its own arm, and
@@ -193,7 +192,7 @@ func toValueJSON(v resolve.Value) valueJSON {
 func toRuleJSON(rules []resolve.Rule) []ruleJSON {
 	list := []ruleJSON{}
 	for _, r := range rules {
-		j := ruleJSON{Path: r.Path, Kind: r.Kind.String(), Access: r.Access.Words()}
+		j := ruleJSON{Path: r.Path, Kind: r.Kind.String(), Access: notNull(r.Access.Words()), Reasons: []valueJSON{}}
 		for _, why := range r.Reasons {
 			j.Reasons = append(j.Reasons, toValueJSON(why))
 		}
@@ -204,9 +203,10 @@ func toRuleJSON(rules []resolve.Rule) []ruleJSON {
 
 func showJSON(p *loader.Loaded, b *resolve.Boundary, h enforce.Host) boundaryJSON {
 	dir, _ := b.Dir()
-	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: p.Files, OS: b.OS(), OnPaper: b.OnPaper(), PermitPath: b.PermitPath(), Dir: dir,
-		MinABI: floor(b), Audit: b.Audit().On, MachLookup: []string{}, Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: b.ToMake(), Env: map[string]string{}, Skipped: []skippedJSON{}}
-	out.Guaranteed, out.AddedByHost, out.Open = guarantees(b, h)
+	out := boundaryJSON{Name: p.Name, Description: p.Description, File: p.File, Files: notNull(p.Files), OS: b.OS(), OnPaper: b.OnPaper(), PermitPath: b.PermitPath(), Dir: dir,
+		MinABI: floor(b), Audit: b.Audit().On, MachLookup: []string{}, Rules: toRuleJSON(b.Rules()), Covered: toRuleJSON(b.Covered()), Made: notNull(b.ToMake()), Env: map[string]string{}, Skipped: []skippedJSON{}}
+	promised, added, open := guarantees(b, h)
+	out.Guaranteed, out.AddedByHost, out.Open = notNull(promised), notNull(added), notNull(open)
 	for _, v := range b.MachLookup() {
 		out.MachLookup = append(out.MachLookup, v.Text)
 	}

@@ -10,16 +10,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/confinectl/confinectl/enforce"
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
 
-func superviseCommand(c *cli) *cobra.Command {
+func superviseCommand(c *cli) *command.Command {
 	s := &supervisor{cli: c}
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "supervise [flags] PROFILE -- CMD [ARG…]",
 		Short: "Keep CMD under the boundary that its profile draws now",
 		Long: `Run CMD confined, as a child, and end with its status; one that a signal ended
@@ -33,9 +32,9 @@ is said on stderr once. A profile that is withdrawn stops CMD: the status is 125
 CMD is not started again when it ends by itself.`,
 		Example: `  confinectl supervise tenant --permit-path /srv/a -- ./server`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&s.launch.search)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, argv, err := profileAndCommand(cmd, args)
+	cmd.Complete = c.completeProfiles(&s.launch.search)
+	cmd.Run = func(args command.Args) error {
+		name, argv, err := profileAndCommand(cmd.Name(), args)
 		if err != nil {
 			return err
 		}
@@ -54,8 +53,8 @@ CMD is not started again when it ends by itself.`,
 		return s.run(store, name, signals)
 	}
 	s.launch.search.flags(cmd)
-	cmd.Flags().StringVar(&s.launch.dir, "cd", "", "start in this `directory` instead of the permit path; it must be granted")
-	cmd.Flags().DurationVar(&s.grace, "grace", 10*time.Second, "how long CMD may take to end after SIGTERM")
+	cmd.Flags.StringVar(&s.launch.dir, "cd", "", "start in this `directory` instead of the permit path; it must be granted")
+	cmd.Flags.DurationVar(&s.grace, "grace", 10*time.Second, "how long CMD may take to end after SIGTERM")
 	return cmd
 }
 

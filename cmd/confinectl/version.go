@@ -5,20 +5,20 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/spf13/cobra"
+	"github.com/confinectl/confinectl/internal/command"
 )
 
 // version is the release that this tree leads to; CHANGELOG.md says what is in it.
 const version = "0.1.0-dev"
 
-func versionCommand(c *cli) *cobra.Command {
+func versionCommand(c *cli) *command.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the commit and the platform",
-		Args:  noArgs,
+	cmd := &command.Command{
+		Use:    "version",
+		Short:  "Print the version, the commit and the platform",
+		NoArgs: true,
 	}
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.Run = func(command.Args) error {
 		out := struct {
 			Version  string `json:"version"`
 			Commit   string `json:"commit,omitempty"`
@@ -42,13 +42,6 @@ func versionCommand(c *cli) *cobra.Command {
 	return cmd
 }
 
-func jsonFlag(cmd *cobra.Command, on *bool) {
-	cmd.Flags().BoolVar(on, "json", false, "print one JSON document")
-}
-
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("usage: "+cmd.UseLine(), "%s takes no arguments", cmd.Name())
-	}
-	return nil
+func jsonFlag(cmd *command.Command, on *bool) {
+	cmd.Flags.BoolVar(on, "json", false, "print one JSON document")
 }

@@ -3,24 +3,20 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/spf13/cobra"
-
+	"github.com/confinectl/confinectl/internal/command"
 	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
 
-func watchCommand(c *cli) *cobra.Command {
+func watchCommand(c *cli) *command.Command {
 	w := &watcher{cli: c}
-	cmd := &cobra.Command{
+	cmd := &command.Command{
 		Use:   "watch [flags] [PROFILE…]",
 		Short: "Validate profiles now and after each change, one line per event",
 		Long: `Validate the named profiles, or all of the search path, now and again after each
@@ -34,15 +30,15 @@ With NOTIFY_SOCKET set, systemd is told when watch is ready, reloading and stopp
 		Example: `  confinectl watch --json
   confinectl watch --once workspace && echo fine`,
 	}
-	cmd.ValidArgsFunction = c.completeProfiles(&w.launch.search)
+	cmd.Complete = c.completeProfiles(&w.launch.search)
 	var once bool
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.Run = func(args command.Args) error {
 		signals := make(chan os.Signal, 4)
 		signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
 		defer signal.Stop(signals)
 		w.now, w.facts = time.Now, c.facts()
 		w.loader = w.launch.loader(w.facts)
-		store, err := loader.Open(w.loader, loader.StoreOptions{Names: args, Judge: w.judge, AllowBroken: true})
+		store, err := loader.Open(w.loader, loader.StoreOptions{Names: args.All(), Judge: w.judge, AllowBroken: true})
 		if err != nil {
 			return err
 		}
@@ -52,9 +48,9 @@ With NOTIFY_SOCKET set, systemd is told when watch is ready, reloading and stopp
 		return w.run(store, signals)
 	}
 	w.launch.search.flags(cmd)
-	cmd.Flags().BoolVar(&w.asJSON, "json", false, "print one JSON object per event, each on one line")
-	cmd.Flags().BoolVar(&once, "once", false, "validate once and end; the status is 1 where a profile is broken")
-	cmd.Flags().StringVar(&w.metrics, "metrics", "", "keep metrics in the Prometheus text format in `FILE`")
+	cmd.Flags.BoolVar(&w.asJSON, "json", false, "print one JSON object per event, each on one line")
+	cmd.Flags.BoolVar(&once, "once", false, "validate once and end; the status is 1 where a profile is broken")
+	cmd.Flags.StringVar(&w.metrics, "metrics", "", "keep metrics in the Prometheus text format in `FILE`")
 	return cmd
 }
 
@@ -183,11 +179,11 @@ func (w *watcher) print(batch []loader.Change) error {
 			out.WriteString(e.String() + "\n")
 			continue
 		}
-		line, err := json.Marshal(e, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+		line, err := marshal(e)
 		if err != nil {
-			return fmt.Errorf("BUG: event cannot be written as JSON: %w", err)
+			return err
 		}
-		out.Write(append(line, '\n'))
+		out.Write(line)
 	}
 	_, err := w.cli.stdout.Write([]byte(out.String()))
 	return err

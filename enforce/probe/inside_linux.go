@@ -2,18 +2,18 @@ package probe
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/go-json-experiment/json"
 )
 
 // Descriptors of a probe. What it is told and what it answers goes through
@@ -196,6 +196,10 @@ func send(out io.Writer, a answer) error {
 // child starts a further probe and gives the answer to its one row. A child
 // that does not come to its attempt is no answer, except by an errno of the start itself.
 func (a *attempt) child(argv []string, sys *syscall.SysProcAttr, j job) error {
+	told, err := j.line()
+	if err != nil {
+		return setupf("the process inside", err)
+	}
 	jobR, jobW, err := os.Pipe()
 	if err != nil {
 		return setupf("pipe", err)
@@ -221,7 +225,7 @@ func (a *attempt) child(argv []string, sys *syscall.SysProcAttr, j job) error {
 	}
 	timer := time.AfterFunc(45*time.Second, func() { _ = p.Kill() })
 	defer timer.Stop()
-	sent := sendJob(jobW, j)
+	_, sent := jobW.Write(told)
 	line, _ := bufio.NewReader(outR).ReadBytes('\n')
 	jobW.Close()
 	state, _ := p.Wait()
@@ -240,13 +244,26 @@ func (a *attempt) child(argv []string, sys *syscall.SysProcAttr, j job) error {
 }
 
 func sendJob(w io.Writer, j job) error {
+	line, err := j.line()
+	if err == nil {
+		_, err = w.Write(line)
+	}
+	return err
+}
+
+// line is a job as it is sent. JSON has no words for a path that is not UTF-8: such a
+// job would arrive as another one, and is not sent.
+func (j job) line() ([]byte, error) {
 	j.Magic = magic
 	line, err := json.Marshal(j)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = w.Write(append(line, '\n'))
-	return err
+	var arrives job
+	if err := json.Unmarshal(line, &arrives); err != nil || !reflect.DeepEqual(j, arrives) {
+		return nil, errors.New("a path that the probe needs is not UTF-8")
+	}
+	return append(line, '\n'), nil
 }
 
 // runs runs a program to its end.

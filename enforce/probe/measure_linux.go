@@ -2,8 +2,8 @@ package probe
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/confinectl/confinectl/enforce"
 	"github.com/confinectl/confinectl/resolve"
@@ -262,6 +260,10 @@ func (m *measurement) measure(ctx context.Context) {
 		return
 	}
 	controls := m.controls()
+	if _, err := m.job.line(); err != nil {
+		m.unproven(err.Error())
+		return
+	}
 	if ctx.Err() != nil {
 		m.report.Unmeasured = "interrupted"
 		return
@@ -557,7 +559,7 @@ func (m *measurement) attempt(ctx context.Context) (map[string]answer, error) {
 	lines := bufio.NewScanner(outR)
 	for lines.Scan() {
 		var a answer
-		if json.Unmarshal(bytes.Clone(lines.Bytes()), &a) != nil {
+		if json.Unmarshal(lines.Bytes(), &a) != nil {
 			break
 		}
 		answers[a.Row] = a

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"runtime"
@@ -8,8 +9,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/go-json-experiment/json"
 )
 
 // attempt is the side that tries. The same code runs inside the boundary and,
@@ -343,7 +342,7 @@ func (a *attempt) wider() error {
 	if a.Depth == 0 {
 		return a.append("wider", a.target("wider"))
 	}
-	policy, err := json.Marshal(map[string]any{"permit_path": a.OutPath, "linux": map[string]any{"min_abi": 1}}, json.Deterministic(true))
+	policy, err := json.Marshal(map[string]any{"permit_path": a.OutPath, "linux": map[string]any{"min_abi": 1}})
 	if err != nil {
 		return setupf("policy", err)
 	}
