@@ -181,10 +181,11 @@ func (k *checker) check(ctx context.Context, names, argv []string) (*checkReport
 	errs := make([]error, workers)
 	var wg sync.WaitGroup
 	for i := range workers {
+		w := k.worker()
 		wg.Go(func() {
 			for e := range queue {
 				if errs[i] == nil {
-					errs[i] = k.one(ctx, e, argv)
+					errs[i] = w.one(ctx, e, argv)
 				}
 				done()
 			}
@@ -203,6 +204,16 @@ func (k *checker) check(ctx context.Context, names, argv []string) (*checkReport
 	report := &checkReport{Host: checkHost{hostJSON: toHostJSON(k.facts, k.host)}, Measured: !k.static, Profiles: entries}
 	report.Host.InsideDomain = probe.Outer([]string{"/", k.facts.Home, k.facts.TmpRoot, "/var/tmp"})
 	return report, errors.Join(errs...)
+}
+
+// worker is a checker for one goroutine. Where nothing is started it looks at the host
+// once for all its profiles; a measurement takes time, and changes what there is.
+func (k *checker) worker() *checker {
+	w := *k
+	if k.static {
+		w.loader = w.launch.look(k.facts)
+	}
+	return &w
 }
 
 // entries lists the profiles, each once.

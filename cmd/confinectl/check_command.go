@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,36 +194,58 @@ var neverDenied = []string{"access", "faccessat", "faccessat2", "readlink", "rea
 
 // denials reads the output of strace to its end, and keeps the first denied paths.
 func denials(r io.Reader) []string {
-	// A line of strace: the process, the call, and why it failed. Compiled here and not
-	// when the program starts, which every launch would pay for.
-	tracedDenial := regexp.MustCompile(`^(?:\d+ +)?(\w+)\((.*)\) += -1 (EACCES|EPERM|EXDEV) `)
-	tracedPath := regexp.MustCompile(`(?:AT_FDCWD<([^>]*)>, |\d+<([^>]*)>, )?(?:\{sa_family=AF_UNIX, sun_path=)?"((?:[^"\\]|\\.)*)"`)
 	found := []string{}
 	data, _ := io.ReadAll(io.LimitReader(r, 64<<20))
-	for l := range bytes.Lines(data) {
-		m := tracedDenial.FindSubmatch(l)
-		if m == nil || len(found) >= maxDenied || bytes.Contains(m[1], []byte("stat")) || slices.Contains(neverDenied, string(m[1])) {
+	for l := range strings.Lines(string(data)) {
+		call, path, errno := tracedDenial(l)
+		if call == "" || len(found) >= maxDenied || strings.Contains(call, "stat") || slices.Contains(neverDenied, call) {
 			continue
-		}
-		p := tracedPath.FindSubmatch(m[2])
-		if p == nil {
-			continue
-		}
-		path, err := strconv.Unquote(`"` + string(p[3]) + `"`)
-		if err != nil {
-			path = string(p[3])
-		}
-		if dir := string(p[1]) + string(p[2]); dir != "" && !strings.HasPrefix(path, "/") {
-			path = dir + "/" + path
 		}
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrPermission) {
 			continue // likewise
 		}
-		if text := path + " (" + string(m[1]) + ": " + string(m[3]) + ")"; !slices.Contains(found, text) {
+		if text := path + " (" + call + ": " + errno + ")"; !slices.Contains(found, text) {
 			found = append(found, text)
 		}
 	}
 	return found
+}
+
+// tracedDenial takes a line of strace apart, "123 openat(3</dir>, "file", O_RDONLY) = -1
+// EACCES (Permission denied)": the call, the first path in it, and why it failed. call is
+// empty where the line tells of no denied path.
+func tracedDenial(line string) (call, path, errno string) {
+	line, result, failed := cutLast(line, ") ") // a path may have any of these
+	result, failed = strings.CutPrefix(strings.TrimLeft(result, " "), "= -1 ")
+	errno, _, _ = strings.Cut(result, " ")
+	call, args, _ := strings.Cut(strings.TrimLeft(line, "0123456789 "), "(")
+	before, quoted, found := strings.Cut(args, `"`)
+	if !failed || errno != "EACCES" && errno != "EPERM" && errno != "EXDEV" || !found {
+		return "", "", ""
+	}
+	end := 0
+	for end < len(quoted) && quoted[end] != '"' {
+		if quoted[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	path, err := strconv.Unquote(`"` + quoted[:min(end, len(quoted))] + `"`)
+	if err != nil {
+		path = quoted[:min(end, len(quoted))]
+	}
+	if !strings.HasPrefix(path, "/") && strings.HasSuffix(before, ">, ") { // relative to a descriptor
+		_, dir, _ := cutLast(before[:len(before)-len(">, ")], "<")
+		path = dir + "/" + path
+	}
+	return call, path, errno
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }
 
 // audit is the kernel's log from a point in time on, where the boundary asks for
@@ -253,7 +273,6 @@ func openAudit(plan *enforce.Plan) *audit {
 }
 
 func (a *audit) denied() []string {
-	auditDenial := regexp.MustCompile(`blockers=(\S+) path="([^"]*)"`) // a record AUDIT_LANDLOCK_ACCESS
 	found := []string{}
 	for _, f := range a.files {
 		buf := make([]byte, 8192)
@@ -262,8 +281,8 @@ func (a *audit) denied() []string {
 			if n <= 0 || err != nil {
 				break
 			}
-			for _, m := range auditDenial.FindAllSubmatch(buf[:n], -1) {
-				if text := string(m[2]) + " (" + string(m[1]) + ")"; len(found) < maxDenied && !slices.Contains(found, text) {
+			for record := range strings.Lines(string(buf[:n])) {
+				if text := auditedDenial(record); text != "" && len(found) < maxDenied && !slices.Contains(found, text) {
 					found = append(found, text)
 				}
 			}
@@ -272,6 +291,18 @@ func (a *audit) denied() []string {
 	}
 	a.files = nil
 	return found
+}
+
+// auditedDenial takes a record AUDIT_LANDLOCK_ACCESS apart, "… blockers=fs.read_file
+// path="/file" …"; empty for any other.
+func auditedDenial(record string) string {
+	_, blockers, _ := strings.Cut(record, "blockers=")
+	blockers, path, found := strings.Cut(blockers, ` path="`)
+	path, _, closed := strings.Cut(path, `"`)
+	if !found || !closed || strings.Contains(blockers, " ") {
+		return ""
+	}
+	return path + " (" + blockers + ")"
 }
 
 // commandLines is the comparison for people.

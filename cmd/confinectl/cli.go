@@ -119,8 +119,9 @@ cannot be enforced in full is refused by name, with nothing executed.`,
   confinectl exec claude-cli -- claude
   confinectl check`,
 	}
-	for _, known := range commands {
-		p.Commands = append(p.Commands, command.Constructor{Name: known.name, New: func() *command.Command { return c.finish(known.build(c)) }})
+	p.Commands = make([]command.Constructor, len(commands))
+	for i, known := range commands {
+		p.Commands[i] = command.Constructor{Name: known.name, New: func() *command.Command { return c.finish(known.build(c)) }}
 	}
 	return p
 }
@@ -128,14 +129,10 @@ cannot be enforced in full is refused by name, with nothing executed.`,
 // finish adds what all commands share.
 func (c *cli) finish(cmd *command.Command) *command.Command {
 	cmd.Flags.Var(&c.errorFormat, "error-format", "`format` of refusals on stderr: text or json")
-	status := "0 fine, 1 problems found, 2 wrong usage"
+	cmd.Footer = "Exit status:\n  0 fine, 1 problems found, 2 wrong usage"
 	if refusalStatus(cmd.Name()) == statusRefused {
-		status = "the command's own; 125 refused or wrong usage, nothing executed;\n  126 found, but could not be executed; 127 not found"
+		cmd.Footer = "Exit status:\n  the command's own; 125 refused or wrong usage, nothing executed;\n  126 found, but could not be executed; 127 not found"
 	}
-	if cmd.Long == "" {
-		cmd.Long = cmd.Short + "."
-	}
-	cmd.Long += "\n\nExit status:\n  " + status
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/confinectl/confinectl/enforce"
 	"github.com/confinectl/confinectl/internal/command"
+	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
 
@@ -15,6 +16,16 @@ type launch struct {
 	search
 	dir  string
 	keep command.Ints
+
+	walker *resolve.Walker // what was seen of the host while the profile was loaded; nil: nothing
+}
+
+// look is a loader whose look at the host goes on when its profile is resolved.
+func (l *launch) look(f *resolve.Facts) *loader.Loader {
+	ld := l.loader(f)
+	l.walker = resolve.NewWalker()
+	ld.Walker = l.walker
+	return ld
 }
 
 func (l *launch) flags(cmd *command.Command) {
@@ -44,7 +55,7 @@ is printed when all is well.`,
 			return err
 		}
 		f := c.facts()
-		ld := l.loader(f)
+		ld := l.look(f)
 		p, err := ld.Load(name)
 		if err != nil {
 			return err
@@ -132,7 +143,7 @@ func (l *launch) request(c *cli, f *resolve.Facts, argv []string, protected []re
 	self, err := c.self(f)
 	return resolve.Request{
 		PermitPath: f.Absolute(l.permitPath), Dir: f.Absolute(l.dir), Command: argv,
-		Protected: append(protected, self...),
+		Protected: append(protected, self...), Walker: l.walker,
 	}, err
 }
 
@@ -217,7 +228,7 @@ makes what has to be made, and closes descriptors.`,
 			return err
 		}
 		here := c.facts()
-		ld := l.loader(here)
+		ld := l.look(here)
 		p, err := ld.Load(name)
 		if err != nil {
 			return err

@@ -32,6 +32,7 @@ loaded is listed with its first problem, and the status is 1.`,
 	}
 	cmd.Run = func(command.Args) error {
 		ld := s.loader(c.facts())
+		ld.Walker = resolve.NewWalker()
 		entries, broken := ld.List()
 		list := []listEntry{}
 		var failed error
@@ -107,7 +108,7 @@ File permissions still apply on top. PATH need not exist.`,
 		}
 		name, path := args.Before[0], args.Before[1]
 		f := c.facts()
-		ld := l.loader(f)
+		ld := l.look(f)
 		p, err := ld.Load(name)
 		if err != nil {
 			return err

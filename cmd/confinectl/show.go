@@ -85,7 +85,7 @@ written. The status is 1 where they differ.`,
 		if err != nil {
 			return err
 		}
-		ld := l.loader(here)
+		ld := l.look(here)
 		p, err := ld.Load(name)
 		if err != nil {
 			return err

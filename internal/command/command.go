@@ -35,6 +35,7 @@ type Command struct {
 	Use     string // the usage line after the program's name; its first word is the command's name
 	Short   string // one line for the list of commands
 	Long    string // what its help says first; empty: Short
+	Footer  string // what follows that, after an empty line
 	Example string
 	Flags   flag.FlagSet // all but --help
 	NoArgs  bool         // it takes nothing but flags

@@ -45,6 +45,9 @@ func (p *Program) writeHelp(c *Command, out io.Writer) error {
 	if long == "" {
 		long = c.Short + "."
 	}
+	if c.Footer != "" {
+		long += "\n\n" + c.Footer
+	}
 	if itself {
 		use = "COMMAND [ARG…]"
 	}
