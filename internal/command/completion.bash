@@ -1,6 +1,6 @@
 # Completion for PROGRAM in bash, 3.2 or newer: PROGRAM itself says what can stand there.
 _PROGRAM() {
-    local line=${COMP_LINE:0:COMP_POINT} gap words i n=-1 last=
+    local line=${COMP_LINE:0:COMP_POINT} gap words i n=-1 last= tab=$'\t'
     # COMP_WORDS is split at = and : as well. What has no blank between is one word.
     words=()
     for ((i = 0; i < COMP_CWORD; i++)); do
@@ -22,7 +22,7 @@ _PROGRAM() {
         case $line in
         :0) ;;
         :4) compopt +o default 2>/dev/null ;; # no file names
-        *) COMPREPLY+=("${line%%$'\t'*}") ;;
+        *) COMPREPLY+=("${line%%$tab*}") ;;
         esac
     done < <("${words[@]:0:1}" __complete "${words[@]:1}" "$last" 2>/dev/null)
 }
