@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -68,30 +69,24 @@ func compile(b *resolve.Boundary, h Host) (*Plan, error) {
 }
 
 func (t terms) judge(h Host) (problems resolve.Refusals) {
-	offers := fmt.Sprintf("this kernel offers Landlock ABI %d", h.Offered)
-	if h.Lowered != "" {
-		offers += fmt.Sprintf(", used as %d because %s", h.Used, h.Lowered)
-	}
-	floor := t.floor
-	r := &resolve.Refusal{Code: resolve.ABIBelowFloor, Origin: floor.Origin}
-	if floor.N == 0 {
-		floor.N = DefaultFloor
-		r.Subject = "min_abi"
-		r.Detail = fmt.Sprintf("%s, and the policy writes no floor: %d holds, because below it truncate(2) outside the roots is not confined", offers, floor.N)
-		r.Hints = []string{fmt.Sprintf("min_abi = %d in [linux] accepts this kernel and what is lost on it", h.Used)}
-	} else {
-		r.Subject = "min_abi = " + strconv.Itoa(floor.N)
-		r.Detail = fmt.Sprintf("%s, and the policy asks for at least %d", offers, floor.N)
-	}
-	if h.Used < floor.N {
-		if floor.N <= NewestABI {
-			r.Hints = append(r.Hints, fmt.Sprintf("Landlock ABI %d came with Linux %s", floor.N, abiSteps[floor.N-1].Linux))
+	if floor := cmp.Or(t.floor.N, DefaultFloor); h.Used < floor {
+		r := &resolve.Refusal{Code: resolve.ABIBelowFloor, Origin: t.floor.Origin}
+		if t.floor.N == 0 {
+			r.Subject = "min_abi"
+			r.Detail = fmt.Sprintf("%s, and the policy writes no floor: %d holds, because below it truncate(2) outside the roots is not confined", offer(h), floor)
+			r.Hints = []string{fmt.Sprintf("min_abi = %d in [linux] accepts this kernel and what is lost on it", h.Used)}
+		} else {
+			r.Subject = "min_abi = " + strconv.Itoa(floor)
+			r.Detail = fmt.Sprintf("%s, and the policy asks for at least %d", offer(h), floor)
+		}
+		if floor <= NewestABI {
+			r.Hints = append(r.Hints, fmt.Sprintf("Landlock ABI %d came with Linux %s", floor, abiSteps[floor-1].Linux))
 		}
 		problems = append(problems, r)
 	}
 	if t.audit.On && h.Used < AuditABI {
 		problems = append(problems, &resolve.Refusal{Code: resolve.ABIBelowFloor, Subject: "audit = true", Origin: t.audit.Origin,
-			Detail: fmt.Sprintf("%s, and records of denials after the exec need at least %d", offers, AuditABI),
+			Detail: fmt.Sprintf("%s, and records of denials after the exec need at least %d", offer(h), AuditABI),
 			Hints:  []string{fmt.Sprintf("Landlock ABI %d came with Linux %s; without audit = true the boundary is the same", AuditABI, abiSteps[AuditABI-1].Linux)}})
 	}
 	for _, rule := range t.rules {
@@ -102,6 +97,15 @@ func (t terms) judge(h Host) (problems resolve.Refusals) {
 		}
 	}
 	return problems
+}
+
+// offer says what a kernel offers.
+func offer(h Host) string {
+	text := fmt.Sprintf("this kernel offers Landlock ABI %d", h.Offered)
+	if h.Lowered != "" {
+		text += fmt.Sprintf(", used as %d because %s", h.Used, h.Lowered)
+	}
+	return text
 }
 
 // ruleRefusal refuses a rule in the words of whoever asked for it.

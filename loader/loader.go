@@ -20,7 +20,13 @@ import (
 type Layer struct {
 	Name string // "operations", "user", "vendor", "built-in", or "--profile-dir"
 	Dir  string // absolute; "built-in" for the profiles in the binary
-	fs   fs.FS  // only for the built-in layer
+	fs   Files  // only for the built-in layer
+}
+
+// Files are the profiles that are part of a program.
+type Files interface {
+	fs.ReadDirFS
+	fs.ReadFileFS
 }
 
 // builtIn is the Dir of the built-in layer and the first part of its file names.
@@ -31,7 +37,7 @@ const builtIn = "built-in"
 // replace all the others. Otherwise: operations, user, vendor, and builtins, the
 // profiles that are part of the program. No environment variable but
 // XDG_CONFIG_HOME and HOME has a say, and these only in where the user's own profiles lie.
-func SearchPath(f *resolve.Facts, builtins fs.FS, dirs []string) []Layer {
+func SearchPath(f *resolve.Facts, builtins Files, dirs []string) []Layer {
 	if len(dirs) > 0 {
 		var layers []Layer
 		for _, d := range dirs {
@@ -39,7 +45,7 @@ func SearchPath(f *resolve.Facts, builtins fs.FS, dirs []string) []Layer {
 		}
 		return layers
 	}
-	layers := []Layer{{Name: "operations", Dir: "/etc/confinectl/profiles"}}
+	layers := append(make([]Layer, 0, 5), Layer{Name: "operations", Dir: "/etc/confinectl/profiles"})
 	if f.ConfigHome != "" {
 		layers = append(layers, Layer{Name: "user", Dir: strings.TrimRight(f.ConfigHome, "/") + "/confinectl/profiles"})
 	}
@@ -206,7 +212,7 @@ func (l *Loader) find(s *survey, name string, from resolve.Origin) (Layer, []byt
 	var looked []string
 	for _, layer := range l.Layers {
 		if layer.fs != nil {
-			if data, err := fs.ReadFile(layer.fs, name+".toml"); err == nil {
+			if data, err := layer.fs.ReadFile(name + ".toml"); err == nil {
 				return layer, data, layer.file(name), nil
 			}
 			looked = append(looked, "the built-in profiles")
@@ -437,7 +443,7 @@ func (l *Loader) list(s *survey) ([]Entry, error) {
 	for _, layer := range l.Layers {
 		var names []fs.DirEntry
 		if layer.fs != nil {
-			names, _ = fs.ReadDir(layer.fs, ".")
+			names, _ = layer.fs.ReadDir(".")
 		} else {
 			there, err := l.trustedDir(s, layer.Dir, resolve.Origin{})
 			if err != nil {
@@ -472,7 +478,7 @@ func (l *Loader) list(s *survey) ([]Entry, error) {
 // searched, and every file and directory that p was or would have been read
 // from. It need not exist: a link that leads into a root today is a profile there tomorrow.
 func (l *Loader) Protected(p *Loaded) []resolve.Protected {
-	var list []resolve.Protected
+	list := make([]resolve.Protected, 0, 16)
 	for _, layer := range l.Layers {
 		if layer.fs == nil {
 			list = append(list, resolve.Protected{Path: layer.Dir, What: "a searched profile directory"})

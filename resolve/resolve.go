@@ -110,6 +110,7 @@ type resolver struct {
 
 	ruleSlab   []Rule
 	reasonSlab [][1]Value
+	texts      strings.Builder
 }
 
 // piece puts v into a slab and gives its place: one allocation for 64 values.
@@ -626,7 +627,7 @@ func widens(r *Rule, t, g *Trail) string {
 		return "contains, or lies on the way to,"
 	case g.Rest == "" && g.Stat.Mode.IsDir() && t.Passes(g.Stat.ID):
 		return "lies in"
-	case within(g.Target(), r.Path):
+	case g.targetWithin(r.Path):
 		return "would contain"
 	}
 	return ""
@@ -635,29 +636,24 @@ func widens(r *Rule, t, g *Trail) string {
 // collect sorts the rules and leaves out those that wider rules above them
 // cover. A directory that must be made keeps its rule: the launcher judges it.
 func (s *resolver) collect() {
-	s.b.rules = make([]Rule, 0, len(s.rules))
+	all := make([]Rule, len(s.rules))
+	n, covered := 0, len(all) // those that are covered are filled in from the end
 	for _, r := range s.rules {
-		s.b.rules = append(s.b.rules, *r)
-	}
-	slices.SortFunc(s.b.rules, func(a, b Rule) int { return strings.Compare(a.Path, b.Path) })
-	for _, r := range s.b.rules {
 		if len(r.Reasons) > 1 {
 			slices.SortStableFunc(r.Reasons, func(a, b Value) int { return strings.Compare(a.Origin.File, b.Origin.File) })
 		}
+		if !r.Make && !r.Unprovisioned && r.Path != "/" && s.reaches(parent(r.Path), r.Access) {
+			covered--
+			all[covered] = *r
+		} else {
+			all[n] = *r
+			n++
+		}
 	}
-	s.b.rules = slices.DeleteFunc(s.b.rules, func(r Rule) bool {
-		if r.Make || r.Unprovisioned || r.Path == "/" {
-			return false
-		}
-		if !s.reaches(parent(r.Path), r.Access) {
-			return false
-		}
-		if s.b.covered == nil {
-			s.b.covered = make([]Rule, 0, 16)
-		}
-		s.b.covered = append(s.b.covered, r)
-		return true
-	})
+	byPath := func(a, b Rule) int { return strings.Compare(a.Path, b.Path) }
+	s.b.rules, s.b.covered = all[:n:n], all[n:]
+	slices.SortFunc(s.b.rules, byPath)
+	slices.SortFunc(s.b.covered, byPath)
 }
 
 // UsesCwd names the first value of the policy that depends on the directory

@@ -239,7 +239,7 @@ func (s *resolver) runtime(pty bool) {
 // runtimeRule grants one entry where the host has it. kind is what it is taken
 // for where nobody can look.
 func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string) {
-	why = path + ": " + why
+	why = s.text(path, ": ", why)
 	if st, sure := s.walker.plain(path); sure && s.facts.OS == "linux" {
 		if st != nil {
 			s.runtimeGrant(path, access, st.Kind(), st.ID, why)
@@ -262,6 +262,18 @@ func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string
 		kind = t.Stat.Kind()
 	}
 	s.runtimeGrant(t.Real, access, kind, t.Stat.ID, why)
+}
+
+// text joins strings in the one buffer that all of them share.
+func (s *resolver) text(parts ...string) string {
+	if s.texts.Len() == 0 {
+		s.texts.Grow(4096)
+	}
+	start := s.texts.Len()
+	for _, part := range parts {
+		s.texts.WriteString(part)
+	}
+	return s.texts.String()[start:]
 }
 
 func (s *resolver) runtimeGrant(path string, access Access, kind Kind, id FileID, why string) {

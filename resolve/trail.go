@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -57,6 +58,14 @@ func (t *Trail) Target() string {
 	return below(t.Real, t.Rest)
 }
 
+// targetWithin reports whether the target is dir or lies beneath it.
+func (t *Trail) targetWithin(dir string) bool {
+	if within(t.Real, dir) {
+		return true
+	}
+	return t.Rest != "" && within(dir, t.Real) && within(t.Rest, strings.TrimPrefix(dir[len(t.Real):], "/"))
+}
+
 // Passes reports whether the way looks a name up in the directory id, or ends
 // at the file id. A directory that is entered only to be left by ".." does not
 // count: whoever may write in it cannot change what its ".." is.
@@ -75,12 +84,14 @@ func (t *Trail) Passes(id FileID) bool {
 // safe for concurrent use.
 type Walker struct {
 	seen  map[string]*Stat // nil: does not exist
-	stats []Stat           // the slab of seen
-	paper *Stat            // what everything is taken for where no path can be looked at; nil: look
+	stats []Stat           // the slab of seen, and those of what Walk gives
+	hops  []Hop
+	trail []Trail
+	paper *Stat // what everything is taken for where no path can be looked at; nil: look
 }
 
 // NewWalker returns a walker that has seen nothing.
-func NewWalker() *Walker { return &Walker{seen: make(map[string]*Stat, 200)} }
+func NewWalker() *Walker { return &Walker{seen: make(map[string]*Stat, 100)} }
 
 // Limits of the kernel, path_resolution(7).
 const (
@@ -102,7 +113,19 @@ const (
 // (/proc/self/fd/N) cannot be walked by their text; where the kernel
 // arrives elsewhere than the walk, the error is ESTALE.
 func (w *Walker) Walk(path string) (*Trail, error) {
-	t := &Trail{Path: path, Real: "/"}
+	t := piece(&w.trail, Trail{Path: path, Real: "/"})
+	if cap(w.hops)-len(w.hops) < 16 {
+		w.hops = make([]Hop, 0, 128)
+	}
+	t.Hops = w.hops[len(w.hops):]
+	t, err := w.walk(t)
+	t.Hops = slices.Clip(t.Hops)
+	w.hops = w.hops[:min(len(w.hops)+len(t.Hops), cap(w.hops))]
+	return t, err
+}
+
+func (w *Walker) walk(t *Trail) (*Trail, error) {
+	path := t.Path
 	if path == "" || path[0] != '/' {
 		return t, syscall.ENOENT
 	}
@@ -119,7 +142,6 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 	if err != nil {
 		return t, err
 	}
-	t.Hops = make([]Hop, 0, 8)
 	t.enter("/", root)
 	links, todo := 0, path
 	beyond := len(todo) // what is left of todo where no symlink has named it
@@ -136,7 +158,9 @@ func (w *Walker) Walk(path string) (*Trail, error) {
 		next := t.next(name)
 		st, err := w.lstat(next)
 		if err == syscall.ENOENT && t.Stat.Mode.IsDir() {
-			t.Rest, t.dangling = strings.Join(components(todo), "/"), len(todo) > beyond
+			if t.Rest, t.dangling = todo, len(todo) > beyond; strings.Contains(todo, "//") || todo[len(todo)-1] == '/' {
+				t.Rest = strings.Join(components(todo), "/")
+			}
 			return t, nil
 		}
 		if err != nil {
