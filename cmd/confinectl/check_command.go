@@ -215,8 +215,8 @@ func denials(r io.Reader) []string {
 // EACCES (Permission denied)": the call, the first path in it, and why it failed. call is
 // empty where the line tells of no denied path.
 func tracedDenial(line string) (call, path, errno string) {
-	line, result, failed := cutLast(line, ") ") // a path may have any of these
-	result, failed = strings.CutPrefix(strings.TrimLeft(result, " "), "= -1 ")
+	line, result, _ := cutLast(line, ") ") // a path may have any of these
+	result, failed := strings.CutPrefix(strings.TrimLeft(result, " "), "= -1 ")
 	errno, _, _ = strings.Cut(result, " ")
 	call, args, _ := strings.Cut(strings.TrimLeft(line, "0123456789 "), "(")
 	before, quoted, found := strings.Cut(args, `"`)
