@@ -39,7 +39,7 @@ func dropCapabilities() error {
 		if err == nil {
 			continue
 		}
-		if there, _ := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); there != 0 {
+		if there, unknown := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); unknown != nil || there != 0 {
 			r := applyFailed("PR_CAPBSET_DROP", err)
 			r.Hints = []string{"start confinectl with CAP_SETPCAP, or without the capabilities that it drops"}
 			return r

@@ -377,6 +377,20 @@ func TestExecAmbientCapabilities(t *testing.T) {
 	}
 }
 
+// TestExecBoundingSetUnknown: a set that can be neither lowered nor read, as under the filter of a
+// container, is refused. What cannot be known is not taken for done.
+func TestExecBoundingSetUnknown(t *testing.T) {
+	needABI(t, 3)
+	needRoot(t)
+	w := newWorld(t, 0)
+	for _, filtered := range []bool{false, true} {
+		out, v, status := w.process("launch", []string{"ENFORCE_LAUNCH=" + w.encode(launch{NoSets: filtered}, []string{"write|%in/f"})}, nil)
+		if ran := len(results(out)) > 0; ran == filtered || filtered && (status != StatusRefused || !slices.Equal(v.Codes, []string{"apply-failed"}) || !strings.Contains(v.Text, "PR_CAPBSET_DROP")) {
+			t.Errorf("filtered %t: ran %t, status %d, %+v", filtered, ran, status, v)
+		}
+	}
+}
+
 // outsider is a process of uid outside every boundary.
 func outsider(t *testing.T, uid int) (pid int) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/confinectl/confinectl/resolve"
 	"github.com/confinectl/confinectl/test/fakeabi"
@@ -51,6 +52,7 @@ type launch struct {
 	Layers  int        // confine this often, each time by Exec, before the command
 	Only    string     // "compile", "rehearse": stop there
 	Files   int        // RLIMIT_NOFILE before Exec
+	NoSets  bool       // a seccomp filter lets nobody read or lower the bounding set of capabilities
 }
 
 // verdict is what the launcher prints when it did not become the command.
@@ -115,6 +117,9 @@ func (l launch) run() error {
 	b, err := l.boundary(os.Environ())
 	if err != nil {
 		return err
+	}
+	if l.NoSets {
+		refuseBoundingSet()
 	}
 	p, err := Compile(b)
 	if err != nil || l.Only == "compile" {
@@ -521,5 +526,23 @@ func asEach(t *testing.T, f func(t *testing.T, uid int)) {
 	t.Run("uid "+strconv.Itoa(os.Getuid()), func(t *testing.T) { f(t, os.Getuid()) })
 	if os.Getuid() == 0 {
 		t.Run("uid 1000", func(t *testing.T) { f(t, 1000) })
+	}
+}
+
+// refuseBoundingSet puts a filter on all threads that answers EPERM to
+// PR_CAPBSET_READ and PR_CAPBSET_DROP.
+func refuseBoundingSet() {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PRCTL, Jf: 4},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16}, // its first argument
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PR_CAPBSET_READ, Jt: 1},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PR_CAPBSET_DROP, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); err != 0 {
+		panic(err)
 	}
 }
