@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -116,22 +115,41 @@ func (r *reader) wrong(detail string) {
 }
 
 // syntax reports an error of the parser. In its words a character goes by its first
-// byte, and what begins with n should have been "nan".
+// byte, what stands in the place of a value by its first character or by what that
+// could have begun, and what was met instead of what was expected mostly not at all.
 func (r *reader) syntax(err error) {
 	detail := err.Error()
-	if pe := (*unstable.ParserError)(nil); errors.As(err, &pe) && len(pe.Highlight) > 0 {
-		at := r.parser.Range(pe.Highlight)
-		rest := r.data[at.Offset+at.Length-1:] // from the character that the message may name
-		c, _ := utf8.DecodeRune(rest)
-		r.line = 1 + bytes.Count(r.data[:at.Offset], []byte("\n"))
-		detail = strings.Replace(detail, fmt.Sprintf("%#U", rest[0]), strconv.QuoteRune(c), 1)
-		if c == 0 {
-			detail = "has a NUL byte; if it is in UTF-16, save it as UTF-8"
-		} else if detail == `expected keyword "nan"` || detail == `expected keyword "inf"` {
-			rest = r.data[at.Offset:min(int(at.Offset)+40, len(r.data))]
-			word := bytes.FieldsFunc(rest, func(c rune) bool { return !unicode.IsLetter(c) })[0]
-			detail = fmt.Sprintf("expected value but found %q", word)
-		}
+	pe := (*unstable.ParserError)(nil)
+	if !errors.As(err, &pe) || len(pe.Highlight) == 0 {
+		r.wrong(detail)
+		return
+	}
+	at := r.parser.Range(pe.Highlight)
+	r.line = 1 + bytes.Count(r.data[:at.Offset], []byte("\n"))
+	rest := r.data[at.Offset+at.Length-1:] // from the character that the message may name
+	c, _ := utf8.DecodeRune(rest)
+	detail = strings.Replace(detail, fmt.Sprintf("%#U", rest[0]), strconv.QuoteRune(c), 1)
+	before := bytes.TrimRight(r.data[:at.Offset], " \t\r\n")
+	word, _, _ := bytes.Cut(r.data[at.Offset:], []byte("\n"))
+	word = bytes.TrimRight(word[:min(len(word), 40)], "\r")
+	if i := bytes.IndexAny(word, " \t,]#"); i >= 0 {
+		word = word[:i]
+	}
+	if !bytes.Contains(word, []byte("{")) {
+		word = bytes.TrimRight(word, "}")
+	}
+	value := bytes.HasSuffix(before, []byte("=")) || strings.HasSuffix(detail, "at start of value") || strings.HasPrefix(detail, "expected keyword")
+	switch {
+	case c == 0:
+		detail = "has a NUL byte; if it is in UTF-16, save it as UTF-8"
+	case value && len(word) == 0:
+		detail = "has no value after " + strconv.QuoteRune(rune(before[len(before)-1]))
+	case value && bytes.IndexByte([]byte("0123456789+-.\"'[{"), word[0]) < 0:
+		r.wrong(fmt.Sprintf("expected a value but found %q", bytes.ToValidUTF8(word, nil)))
+		r.problem.Hints = []string{`text is written in quotes, as "/srv/a"; true and false are not`}
+		return
+	case strings.HasPrefix(detail, "expected '") && len(rest) > utf8.RuneLen(c):
+		detail += " but found " + strconv.QuoteRune(c)
 	}
 	r.wrong(detail)
 }

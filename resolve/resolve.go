@@ -517,10 +517,10 @@ func (s *resolver) environment(set []Variable) {
 	s.b.environ = env
 }
 
-// workingDir takes a directory that really lies in a granted one, as the kernel
-// looks at it: a way that only leads through one ("in/../out") does not count.
 func compareEnv(v EnvVar, name string) int { return strings.Compare(v.Name, name) }
 
+// workingDir takes a directory that really lies in a granted one, as the kernel
+// looks at it: a way that only leads through one ("in/../out") does not count.
 func (s *resolver) workingDir() {
 	if s.request.Dir == "" {
 		s.b.dir, s.b.dirID = s.permit.Path, s.permit.ID

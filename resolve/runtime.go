@@ -232,6 +232,9 @@ func (s *resolver) runtime(pty bool) {
 		}
 	}
 	for _, tty := range s.facts.Terminals {
+		if badName(tty) != "" {
+			continue
+		}
 		s.runtimeRule(tty, Read|Write|Ioctl, Device, "the terminal that confinectl was started on")
 	}
 }

@@ -39,16 +39,26 @@ func (f *errorFormat) Set(s string) error {
 
 // wanted finds --error-format by itself: the command line that names it may be
 // too wrong to be read up to there.
-func (f *errorFormat) wanted(args []string) {
-	for i, arg := range args {
-		value, ok := strings.CutPrefix(arg, "--error-format=")
-		if arg == "--error-format" && i+1 < len(args) {
-			value, ok = args[i+1], true
-		}
-		if arg == "--" || ok && f.Set(value) == nil {
+func (f *errorFormat) wanted(words []string) {
+	for len(words) > 0 && words[0] != "--" {
+		if rest, taken := f.take(words); taken {
 			return
+		} else if words = rest; len(words) > 0 {
+			words = words[1:]
 		}
 	}
+}
+
+// take reads the flag where words begin with it, and gives the words after it.
+func (f *errorFormat) take(words []string) (rest []string, taken bool) {
+	value, joined := strings.CutPrefix(words[0], "--error-format=")
+	switch {
+	case joined && f.Set(value) == nil:
+		return words[1:], true
+	case words[0] == "--error-format" && len(words) > 1 && f.Set(words[1]) == nil:
+		return words[2:], true
+	}
+	return words, false
 }
 
 // commands are the constructors by name.
@@ -76,16 +86,20 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return inside(stderr)
 	}
 	c := &cli{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr, errorFormat: "text"}
-	c.errorFormat.wanted(args)
+	words := args[min(1, len(args)):]
+	c.errorFormat.wanted(words)
+	for before := true; before && len(words) > 0; { // the one flag that every command has may stand before it
+		words, before = c.errorFormat.take(words)
+	}
 	out := &output{to: stdout}
 	name := ""
-	if len(args) > 1 {
-		name = args[1]
+	if len(words) > 0 {
+		name = words[0]
 	}
 	if name != "supervise" { // which hands its stdout on as it is
 		c.stdout = out
 	}
-	err := c.program().Run(args[1:], c.stdout)
+	err := c.program().Run(words, c.stdout)
 	if out.err != nil && (err == nil || errors.Is(err, errProblems)) {
 		err = out.err
 	}

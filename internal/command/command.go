@@ -76,7 +76,11 @@ func (p *Program) Run(words []string, out io.Writer) error {
 	case err != nil && c.Name() == "":
 		return &UsageError{err.Error(), "flags come after the command, and `" + p.Name + " help` lists the commands"}
 	case err != nil:
-		return &UsageError{err.Error(), "`" + p.Name + " " + c.Name() + " --help` lists the flags"}
+		hint := "`" + p.Name + " " + c.Name() + " --help` lists the flags"
+		if strings.Contains(c.Use, " -- ") {
+			hint += "; those of the command itself stand after --"
+		}
+		return &UsageError{err.Error(), hint}
 	case *help:
 		return p.writeHelp(c, out)
 	case c.NoArgs && len(args.All()) > 0:

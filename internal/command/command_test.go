@@ -106,7 +106,7 @@ Flags:
 
 ` + "`tool help COMMAND` tells more about a command.\n"
 
-		flags   = "`tool run --help` lists the flags"
+		flags   = "`tool run --help` lists the flags; those of the command itself stand after --"
 		list    = "`tool help` lists the commands"
 		runLine = "usage: tool run [flags] PROFILE -- CMD"
 		all     = "completion\tPrint the completion script for a shell\nhelp\tHelp about any command\nrest\tDo nothing\nrun\tRun it\n:4\n"

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -67,6 +68,9 @@ func parse(flags *flag.FlagSet, words []string) (Args, error) {
 			value, words = words[0], words[1:]
 		}
 		if err := flags.Set(name, value); err != nil {
+			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+				err = errors.New("not true or false")
+			}
 			return args, fmt.Errorf("invalid argument %q for %q flag: %w", value, "--"+name, err)
 		}
 	}
