@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/confinectl/confinectl/test/sources"
 )
 
 // cost is what a start did. Bytes are those beyond the profiles, each of which
@@ -145,6 +147,7 @@ type host struct {
 // race detector makes calls of its own.
 func newHost(t *testing.T) *host {
 	t.Helper()
+	sources.Look(t)
 	h := &host{users: []int{os.Getuid()}}
 	if h.users[0] == 0 {
 		h.users = append(h.users, 1000)

@@ -4,13 +4,13 @@ package imports
 
 import (
 	"bytes"
-	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/confinectl/confinectl/test/sources"
 )
 
 const module = "github.com/confinectl/confinectl"
@@ -42,23 +42,8 @@ var never = map[string]string{
 	"encoding/json": "takes keys twice and bad UTF-8; resolve has the strict reader",
 }
 
-// look looks at every source file. go test keeps the result of a test until a file
-// changes that the test looked at, and does not see what go list looks at.
-func look(t *testing.T) {
-	t.Helper()
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && (strings.HasSuffix(path, ".go") || d.Name() == "go.mod") {
-			_, err = os.Stat(path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestImportTable(t *testing.T) {
-	look(t)
+	sources.Look(t)
 	for _, goos := range []string{"linux", "darwin"} {
 		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"/...")
 		cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
@@ -104,7 +89,7 @@ func TestImportTable(t *testing.T) {
 // at 0.14 ms, with what it brings, and the json package of go-json-experiment at 0.056 ms. Its jsontext
 // costs next to nothing. BurntSushi/toml, an oracle in tests, reads the local time zone at its start: 0.056 ms.
 func TestProgramLinksLittle(t *testing.T) {
-	look(t)
+	sources.Look(t)
 	linked := func(pkg string) []string {
 		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
 		if err != nil {
@@ -127,7 +112,7 @@ func TestProgramLinksLittle(t *testing.T) {
 // TestNothingInitialised: no package of ours has anything to do at the start of the program. A map
 // or a regular expression as a variable of a package would.
 func TestNothingInitialised(t *testing.T) {
-	look(t)
+	sources.Look(t)
 	program := filepath.Join(t.TempDir(), "confinectl")
 	if out, err := exec.Command("go", "build", "-o", program, module+"/cmd/confinectl").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

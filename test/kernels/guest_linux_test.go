@@ -17,6 +17,8 @@ import (
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+
+	"github.com/confinectl/confinectl/test/sources"
 )
 
 // documented is what Documentation/userspace-api/landlock.rst and linux/landlock.h
@@ -216,6 +218,7 @@ func confinectl(t *testing.T) string {
 	if given := os.Getenv(envBinary); given != "" {
 		return given
 	}
+	sources.Look(t)
 	name, err := built()
 	if err != nil {
 		t.Fatal(err)
