@@ -32,7 +32,7 @@ func (m *mac) run(text string, params []string, command ...string) result {
 		args = append(args, "-D", p)
 	}
 	cmd := exec.Command("/usr/bin/sandbox-exec", append(append(args, "-p", text, "--"), command...)...)
-	cmd.Dir = m.home + "/work"
+	cmd.Dir = m.home + "/repo"
 	cmd.Env = append(os.Environ(), "SEATBELT_ROLE=attempt")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -51,7 +51,7 @@ func (m *mac) run(text string, params []string, command ...string) result {
 // ours is the text of a boundary with one read-write directory, and its parameters.
 func (m *mac) ours() (*enforce.SBPL, []string) {
 	m.Helper()
-	plan, err := m.plan(`{"name":"q","permit_path":"$H/work","permit_files":["$H/.state.json"]}`)
+	plan, err := m.plan(`{"name":"q","permit_path":"$H/repo","permit_files":["$H/.state.json"]}`)
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -109,7 +109,7 @@ var questionList = []question{
 		return m.attempt(allowRead(`subpath (param "P")`), "read", m.home+"/out/f", "", "P="+m.home+"/OUT")
 	}},
 	{"the right subpath, the access in another letter case", "yes", func(m *mac) string {
-		return m.attempt("", "read", m.home+"/WORK/F", "")
+		return m.attempt("", "read", m.home+"/REPO/F", "")
 	}},
 	{"a rule composed, the access decomposed", "", func(m *mac) string {
 		return m.attempt(allowRead(`subpath (param "P")`), "read", m.home+"/Cafe\u0301/f", "", "P="+m.home+"/Caf\u00e9")
@@ -124,7 +124,7 @@ var questionList = []question{
 		return m.attempt("", "read", "/System/Volumes/Data"+m.home+"/out/f", "")
 	}},
 	{"access inside by the data volume's name", "", func(m *mac) string {
-		return m.attempt("", "write", "/System/Volumes/Data"+m.home+"/work/f", "")
+		return m.attempt("", "write", "/System/Volumes/Data"+m.home+"/repo/f", "")
 	}},
 	{"a subpath with a trailing slash", "", func(m *mac) string {
 		return m.attempt(allowRead(`subpath (param "P")`), "read", m.home+"/out/f", "", "P="+m.home+"/out/")
@@ -145,26 +145,26 @@ var questionList = []question{
 		return m.run(s.Profile+"(deny file-map-executable)", params, "/usr/bin/true").String()
 	}},
 	{"a clone of a file outside into the boundary", "no", func(m *mac) string {
-		return m.attempt("", "clone", m.home+"/out/f", m.home+"/work/cloned")
+		return m.attempt("", "clone", m.home+"/out/f", m.home+"/repo/cloned")
 	}},
 	{"a hard link to a file outside", "no", func(m *mac) string {
-		return m.attempt("", "link", m.home+"/out/f", m.home+"/work/linked")
+		return m.attempt("", "link", m.home+"/out/f", m.home+"/repo/linked")
 	}},
 	{"listening on a Unix socket inside needs no network-inbound", "yes", func(m *mac) string {
-		return m.attempt("", "bind", m.home+"/work/q.sock", "")
+		return m.attempt("", "bind", m.home+"/repo/q.sock", "")
 	}},
 	{"the name resolver by its short name alone", "", func(m *mac) string {
 		s, params := m.ours()
 		return m.run(strings.ReplaceAll(s.Profile, `(literal "/private/var/run/mDNSResponder")`, ""), params, m.self, "connect\x1f/var/run/mDNSResponder\x1f").String()
 	}},
-	{"a set-uid bit inside", "", func(m *mac) string { return m.attempt("", "setuid", m.home+"/work/f", "") }},
+	{"a set-uid bit inside", "", func(m *mac) string { return m.attempt("", "setuid", m.home+"/repo/f", "") }},
 	{"opening the single file with O_CREAT", "yes", func(m *mac) string {
 		s, params := m.ours()
 		r := m.run(s.Profile, params, "/bin/sh", "-c", `echo x > "$0" && echo yes || echo no`, m.home+"/.state.json")
 		return r.stdout
 	}},
 	{"the read-write directory cannot be renamed away", "no", func(m *mac) string {
-		return m.attempt(`(allow file-write* (subpath (param "P")))`, "rename", m.home+"/work", m.home+"/out/moved", "P="+m.home+"/out")
+		return m.attempt(`(allow file-write* (subpath (param "P")))`, "rename", m.home+"/repo", m.home+"/out/moved", "P="+m.home+"/out")
 	}},
 	{"arguments of the own process", "", func(m *mac) string { return m.attempt("", "sysctl", "self", "") }},
 	{"arguments of the parent process", "no", func(m *mac) string { return m.attempt("", "sysctl", "parent", "") }},
@@ -213,7 +213,7 @@ var questionList = []question{
 		if err != nil {
 			return "no node here"
 		}
-		plan, err := m.plan(fmt.Sprintf(`{"name":"q","permit_path":"$H/work","read_paths":[%q]}`, filepath.Dir(filepath.Dir(node))))
+		plan, err := m.plan(fmt.Sprintf(`{"name":"q","permit_path":"$H/repo","read_paths":[%q]}`, filepath.Dir(filepath.Dir(node))))
 		if err != nil {
 			return err.Error()
 		}
@@ -247,7 +247,7 @@ var questionList = []question{
 		return fmt.Sprint(string(out), err)
 	}},
 	{"a new pseudo-terminal with pty = true", "", func(m *mac) string {
-		plan, err := m.plan(`{"name":"q","permit_path":"$H/work","pty":true}`)
+		plan, err := m.plan(`{"name":"q","permit_path":"$H/repo","pty":true}`)
 		must(m, err)
 		s, err := enforce.Seatbelt(plan.Boundary())
 		must(m, err)
@@ -264,18 +264,18 @@ var questionList = []question{
 		return fmt.Sprint(strings.Contains(string(out), "DYLD_"), err)
 	}},
 	{"the spelling on disk of another letter case", "true", func(m *mac) string {
-		t, err := resolve.NewWalker().Walk(strings.ToUpper(m.home) + "/WORK")
+		t, err := resolve.NewWalker().Walk(strings.ToUpper(m.home) + "/REPO")
 		if err != nil {
 			return err.Error()
 		}
-		return fmt.Sprint(t.Real == m.home+"/work")
+		return fmt.Sprint(t.Real == m.home+"/repo")
 	}},
 	{"the real path by the data volume's name", "true", func(m *mac) string {
-		t, err := resolve.NewWalker().Walk("/System/Volumes/Data" + m.home + "/work")
+		t, err := resolve.NewWalker().Walk("/System/Volumes/Data" + m.home + "/repo")
 		if err != nil {
 			return err.Error()
 		}
-		return fmt.Sprint(t.Real == m.home+"/work")
+		return fmt.Sprint(t.Real == m.home+"/repo")
 	}},
 	{"a socket by another letter case", "true", func(m *mac) string {
 		t, err := resolve.NewWalker().Walk(m.home + "/RUN/AGENT.SOCK")

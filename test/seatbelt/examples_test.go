@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // profile says. The text of one is kept, so that a change is seen.
 func TestExamples(t *testing.T) {
 	here := paperFacts()
-	here.Cwd = model.home + "/work"
+	here.Cwd = model.home + "/repo"
 	ld := &loader.Loader{Layers: loader.SearchPath(&resolve.Facts{OS: "linux", UID: os.Getuid()}, examples.FS, []string{}), UID: os.Getuid()}
 	ld.Layers = ld.Layers[len(ld.Layers)-1:] // only what is built in
 	listed, err := ld.List()
@@ -37,7 +37,7 @@ func TestExamples(t *testing.T) {
 			}
 			r := resolve.Request{}
 			if p.Policy.Common.PermitPath.Text == "" {
-				r.PermitPath = model.home + "/work"
+				r.PermitPath = model.home + "/repo"
 			}
 			b, err := resolve.Resolve(p.Policy, here, r)
 			if err != nil {
@@ -49,8 +49,8 @@ func TestExamples(t *testing.T) {
 			}
 			yes, no := func(op, path string) expectation { return expectation{op, path, true} }, func(op, path string) expectation { return expectation{op, path, false} }
 			want := []expectation{
-				yes("file-write-data", "/Users/me/work/f"), yes("file-read-data", "/Users/me/work/f"), yes("process-exec*", "/usr/bin/git"),
-				no("file-write-unlink", "/Users/me/work"), no("file-read-data", "/Users/me/.ssh/id_ed25519"), no("file-write-data", "/Users/me/.zshrc"),
+				yes("file-write-data", "/Users/me/repo/f"), yes("file-read-data", "/Users/me/repo/f"), yes("process-exec*", "/usr/bin/git"),
+				no("file-write-unlink", "/Users/me/repo"), no("file-read-data", "/Users/me/.ssh/id_ed25519"), no("file-write-data", "/Users/me/.zshrc"),
 				no("file-write-create", "/Users/me/x"), no("file-read-data", "/Users/me/Documents/x"), no("network-outbound", "/private/var/run/docker.sock"),
 			}
 			if e.Name == "claude-cli" {

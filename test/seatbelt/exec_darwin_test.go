@@ -20,7 +20,7 @@ func (m *mac) cli(args ...string) result {
 		m.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Dir = m.home + "/work"
+	cmd.Dir = m.home + "/repo"
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -35,9 +35,9 @@ func (m *mac) cli(args ...string) result {
 // apart, as on Linux.
 func TestExitStatus(t *testing.T) {
 	m := newMac(t)
-	must(m, os.WriteFile(m.home+"/work/noexec", []byte("#!/bin/sh\n"), 0o600))
-	must(m, os.WriteFile(m.home+"/work/text", []byte("echo hello\n"), 0o755))
-	must(m, os.WriteFile(m.home+"/work/lost", []byte("#!/nowhere/x\n"), 0o755))
+	must(m, os.WriteFile(m.home+"/repo/noexec", []byte("#!/bin/sh\n"), 0o600))
+	must(m, os.WriteFile(m.home+"/repo/text", []byte("echo hello\n"), 0o755))
+	must(m, os.WriteFile(m.home+"/repo/lost", []byte("#!/nowhere/x\n"), 0o755))
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -47,10 +47,10 @@ func TestExitStatus(t *testing.T) {
 		{[]string{"sh", "-c", "exit 71"}, 71, ""},
 		{[]string{"/usr/bin/true"}, 0, ""},
 		{[]string{"no-such-command"}, 127, "not found in PATH"},
-		{[]string{m.home + "/work"}, 126, "is a directory"},
-		{[]string{m.home + "/work/noexec"}, 126, "not executable"},
-		{[]string{m.home + "/work/text"}, 126, "no format that macOS runs"},
-		{[]string{m.home + "/work/lost"}, 126, "/nowhere/x does not exist"},
+		{[]string{m.home + "/repo"}, 126, "is a directory"},
+		{[]string{m.home + "/repo/noexec"}, 126, "not executable"},
+		{[]string{m.home + "/repo/text"}, 126, "no format that macOS runs"},
+		{[]string{m.home + "/repo/lost"}, 126, "/nowhere/x does not exist"},
 	} {
 		r := m.cli(append([]string{"exec", "workspace", "--"}, c.args...)...)
 		if r.status != c.status || !strings.Contains(r.stderr, c.stderr) {
@@ -91,7 +91,7 @@ func TestDescriptors(t *testing.T) {
 			args = append(args, c.flag)
 		}
 		cmd := exec.Command(program, append(args, "workspace", "--", "/bin/sh", "-c", "if cat <&3; then echo secret; else echo closed; fi 2>/dev/null")...)
-		cmd.Dir = m.home + "/work"
+		cmd.Dir = m.home + "/repo"
 		cmd.ExtraFiles = []*os.File{f}
 		out, err := cmd.Output()
 		f.Close()
@@ -114,8 +114,8 @@ func TestMoved(t *testing.T) {
 			must(m, os.Symlink(m.home+"/out", m.home+"/ref"))
 		}, resolve.PathMoved},
 		{func() {
-			must(m, os.Rename(m.home+"/work", m.home+"/work2"))
-			must(m, os.Mkdir(m.home+"/work", 0o700))
+			must(m, os.Rename(m.home+"/repo", m.home+"/repo2"))
+			must(m, os.Mkdir(m.home+"/repo", 0o700))
 		}, resolve.PathMoved},
 	} {
 		m.fill()

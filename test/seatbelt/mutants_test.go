@@ -107,7 +107,7 @@ var mutants = []mutant{
 	{name: "Launch Services", text: func(s string) string {
 		return s + `(allow mach-lookup (global-name "com.apple.coreservices.launchservicesd"))` + "\n"
 	}},
-	{name: "a deny of a file", text: func(s string) string { return s + `(deny file-read* (literal "/Users/me/work/f"))` + "\n" }},
+	{name: "a deny of a file", text: func(s string) string { return s + `(deny file-read* (literal "/Users/me/repo/f"))` + "\n" }},
 	{name: "read and write are exchanged", text: func(s string) string {
 		return strings.NewReplacer("\n(allow file-read*\n", "\n(allow file-write*\n", "\n(allow file-write*\n", "\n(allow file-read*\n").Replace(s)
 	}},
@@ -120,19 +120,19 @@ var mutants = []mutant{
 	{name: "a quote is missing", text: replaced(`(param "DIRECTORY_0")`, `(param "DIRECTORY_0)`)},
 	{name: "an unknown word", text: swapped("process-exec*", "file-map-executable", "file-map-executables")},
 	{name: "import", text: replaced("(deny default)\n", "(deny default)\n(import \"system.sb\")\n")},
-	{name: "trailing slash on a directory", param: ending("/work", "/work/")},
+	{name: "trailing slash on a directory", param: ending("/repo", "/repo/")},
 	{name: "trailing slash on the single file", param: ending("/.state.json", "/.state.json/")},
 	{name: "the /tmp spelling", param: ending("/private/tmp/matrix-501", "/tmp/matrix-501")},
 	{name: "the /etc spelling", param: ending("/private/etc", "/etc")},
 	{name: "the /var spelling", param: func(v string) string { return strings.Replace(v, "/private/var/", "/var/", 1) }},
-	{name: "another letter case", param: ending("/work", "/Work")},
-	{name: "the data volume's name", param: ending("/Users/me/work", "/System/Volumes/Data/Users/me/work")},
+	{name: "another letter case", param: ending("/repo", "/Repo")},
+	{name: "the data volume's name", param: ending("/Users/me/repo", "/System/Volumes/Data/Users/me/repo")},
 	{name: "decomposed accent", param: ending("Café", "Cafe\u0301")},
 	{name: "a quoted quote", param: func(v string) string { return strings.ReplaceAll(v, `"`, `\"`) }},
-	{name: "the parent", param: ending("/work", "")},
-	{name: "a prefix", param: ending("/work", "/wor")},
-	{name: "an empty path", param: ending("/Users/me/work", "")},
-	{name: "..", param: ending("/work", "/out/../work")},
+	{name: "the parent", param: ending("/repo", "")},
+	{name: "a prefix", param: ending("/repo", "/rep")},
+	{name: "an empty path", param: ending("/Users/me/repo", "")},
+	{name: "..", param: ending("/repo", "/out/../repo")},
 }
 
 // TestMutants changes the rendered text in one place each. Both evaluators

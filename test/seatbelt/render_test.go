@@ -44,7 +44,7 @@ func TestRefusals(t *testing.T) {
 		many[i] = fmt.Sprintf("/Users/me/projects/number-%04d", i)
 	}
 	with := func(change func(*resolve.Keys)) *resolve.Policy {
-		p := bare("/Users/me/work")
+		p := bare("/Users/me/repo")
 		change(&p.Common)
 		return p
 	}
@@ -250,7 +250,7 @@ func TestZero(t *testing.T) {
 			t.Errorf("%v %v", s, err)
 		}
 	}
-	b, err := resolve.Resolve(bare("/Users/me/work"), paperFacts(), resolve.Request{})
+	b, err := resolve.Resolve(bare("/Users/me/repo"), paperFacts(), resolve.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestZero(t *testing.T) {
 // The same boundary gives the same bytes, in ASCII but for the paths, however
 // the policy was ordered.
 func TestSameBytes(t *testing.T) {
-	one, two := bare("/Users/me/work"), bare("/Users/me/work")
+	one, two := bare("/Users/me/repo"), bare("/Users/me/repo")
 	one.Common.ReadPaths, two.Common.ReadPaths = values("/Users/me/a", "/Users/me/b", "/Users/me/é"), values("/Users/me/é", "/Users/me/b", "/Users/me/a", "/Users/me/b")
 	one.Common.Runtime, two.Common.Runtime = value("default"), value("default")
 	a, b := render(t, one, paperFacts(), resolve.Request{}), render(t, two, paperFacts(), resolve.Request{})
@@ -278,7 +278,7 @@ func TestSameBytes(t *testing.T) {
 
 // pty = true opens new pseudo-terminals, and nothing else about terminals.
 func TestPTY(t *testing.T) {
-	p := bare("/Users/me/work")
+	p := bare("/Users/me/repo")
 	p.Common.Runtime = value("default")
 	ask := func(s *enforce.SBPL, op, path string) bool {
 		profile, err := sbpleval.Parse(s.Profile, params(s))
@@ -326,15 +326,15 @@ func TestBothTables(t *testing.T) {
 
 // The launch spec is what a Mac executes: the one sandbox-exec, "--", and the command.
 func TestLaunchSpec(t *testing.T) {
-	p := bare("/Users/me/work")
+	p := bare("/Users/me/repo")
 	p.Common.SetEnv = []resolve.Variable{{Name: "A", Value: value("1")}}
 	s := render(t, p, paperFacts(), resolve.Request{Command: []string{"-c", "-D", "x"}})
 	spec, err := s.LaunchSpec()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"-D", "DIRECTORY_0=/Users/me/work", "-p", s.Profile, "--", "-c", "-D", "x"}
-	if spec.Cmd != "/usr/bin/sandbox-exec" || !slices.Equal(spec.Args, want) || spec.Cd != "/Users/me/work" || spec.Env["A"] != "1" {
+	want := []string{"-D", "DIRECTORY_0=/Users/me/repo", "-p", s.Profile, "--", "-c", "-D", "x"}
+	if spec.Cmd != "/usr/bin/sandbox-exec" || !slices.Equal(spec.Args, want) || spec.Cd != "/Users/me/repo" || spec.Env["A"] != "1" {
 		t.Errorf("%+v", spec)
 	}
 	if _, err := render(t, p, paperFacts(), resolve.Request{}).LaunchSpec(); err == nil || !strings.HasPrefix(err.Error(), "BUG") {
