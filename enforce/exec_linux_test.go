@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/confinectl/confinectl/test/testenv"
 )
 
 // TestExecConfines tries everything twice: without a boundary, where it must
@@ -350,7 +352,7 @@ func TestExecAmbientCapabilities(t *testing.T) {
 	needABI(t, 3)
 	needRoot(t)
 	setpriv, err := exec.LookPath("setpriv")
-	need(t, err == nil, "setpriv")
+	testenv.Need(t, err == nil, "setpriv")
 	w := newWorld(t, 1000)
 	run := func(caps, role string, ops ...string) (map[string]string, string) {
 		cmd := exec.Command(setpriv, "--reuid=1000", "--regid=1000", "--clear-groups", "--inh-caps="+caps, "--ambient-caps="+caps, w.path("bin/t"))
@@ -496,7 +498,7 @@ func TestMissingCommandComesLast(t *testing.T) {
 func TestExecFollowsRestrict(t *testing.T) {
 	needABI(t, 3)
 	strace, err := exec.LookPath("strace")
-	need(t, err == nil, "strace")
+	testenv.Need(t, err == nil, "strace")
 	w := newWorld(t, os.Getuid())
 	trace := w.path("trace")
 	cmd := exec.Command(strace, "-f", "-o", trace, w.path("bin/t"))

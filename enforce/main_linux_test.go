@@ -17,6 +17,7 @@ import (
 
 	"github.com/confinectl/confinectl/resolve"
 	"github.com/confinectl/confinectl/test/fakeabi"
+	"github.com/confinectl/confinectl/test/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -326,25 +327,13 @@ func capabilitySets(c uint) string {
 	return sets
 }
 
-// need skips a test that this host cannot run; under CI=true it fails.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("this host has not: %s", what)
-	default:
-		t.Skipf("NOT TESTED: this host has not: %s", what)
-	}
-}
-
 // needABI skips a test that needs a Landlock of at least abi. A host without
 // any is a missing facility; an older one is another kernel to test on.
 func needABI(t *testing.T, abi int) {
 	t.Helper()
 	h := Probe()
 	if h.Missing != nil {
-		need(t, false, "Landlock: "+h.Missing.Error())
+		testenv.Need(t, false, "Landlock: "+h.Missing.Error())
 	}
 	if h.Used < abi {
 		t.Skipf("NOT TESTED: needs Landlock ABI %d, this kernel has %d", abi, h.Used)

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -324,23 +325,28 @@ func TestEnvCommand(t *testing.T) {
 	}
 }
 
-// A symlink of another user on the way to anything that a profile names.
+// A symlink of another user on the way to anything that a profile names. Root gives
+// one away; whoever else runs this owns it, and a third user resolves.
 func TestForeignLinks(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("NOT TESTED: only root can make a link that somebody else owns")
-	}
 	h := newHost(t)
 	h.symlink("in", "mine")
 	h.symlink("in", "theirs")
-	h.symlink("tmp", "theirtmp")
-	for _, l := range []string{"theirs", "theirtmp"} {
-		if err := os.Lchown(h.R+"/"+l, 12345, 12345); err != nil {
-			t.Fatal(err)
+	h.symlink("/tmp", "theirtmp")
+	me := os.Getuid()
+	owner, reader := me, me+1
+	if me == 0 {
+		owner, reader = 12345, me
+		for _, l := range []string{"theirs", "theirtmp"} {
+			if err := os.Lchown(h.R+"/"+l, owner, owner); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	for _, policy := range []string{`{"permit_path":"$R/theirs"}`, `{"permit_path":"$R/in","read_paths":["$R/theirs/f"]}`, `{"permit_path":"$R/in","permit_extra_subpaths":["+$R/theirs/new"]}`} {
+		h.f.UID = me
 		h.mustResolve(strings.ReplaceAll(policy, "theirs", "mine"), Request{}) // the control
-		if _, err := h.resolve(policy, Request{}); !errors.Is(err, PathUntrusted) || !strings.Contains(err.Error(), "uid 12345") {
+		h.f.UID = reader
+		if _, err := h.resolve(policy, Request{}); !errors.Is(err, PathUntrusted) || !strings.Contains(err.Error(), fmt.Sprint("uid ", owner)) {
 			t.Errorf("%s: %v", policy, err)
 		}
 	}
@@ -348,7 +354,7 @@ func TestForeignLinks(t *testing.T) {
 	if _, err := h.resolve(`{"name":"p","permit_path":"$R/in","private_tmp":true}`, Request{}); !errors.Is(err, PathUntrusted) {
 		t.Errorf("temp root: %v", err)
 	}
-	h.f.UID = 12345
+	h.f.UID = owner
 	h.mustResolve(`{"permit_path":"$R/theirs"}`, Request{})
 }
 

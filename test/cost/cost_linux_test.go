@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/confinectl/confinectl/test/sources"
+	"github.com/confinectl/confinectl/test/testenv"
 )
 
 // cost is what a start did. Bytes are those beyond the profiles, each of which
@@ -147,14 +147,14 @@ type host struct {
 // race detector makes calls of its own.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	sources.Look(t)
+	testenv.LookAtSources(t)
 	h := &host{users: []int{os.Getuid()}}
 	if h.users[0] == 0 {
 		h.users = append(h.users, 1000)
 	}
 	var err error
 	h.strace, err = exec.LookPath("strace")
-	need(t, err == nil, "strace, which counts")
+	testenv.Need(t, err == nil, "strace, which counts")
 	h.dir, err = os.MkdirTemp("/tmp", "cost")
 	if err != nil {
 		t.Fatal(err)
@@ -177,18 +177,6 @@ func (h *host) check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// need skips a test for what this host has not, and fails it under CI=true.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("this host has not: %s", what)
-	default:
-		t.Skipf("NOT TESTED: this host has not: %s", what)
 	}
 }
 
@@ -215,12 +203,7 @@ func (h *host) seat(t *testing.T, uid int) *seat {
 	}
 	s.profile("p.toml", s.root())
 	out, err := s.command(filepath.Join(h.dir, "confinectl"), "exec", "--profile-dir", s.path("cfg"), "p", "--", filepath.Join(h.dir, "command")).CombinedOutput()
-	if bytes.Contains(out, []byte("arm-missing")) {
-		need(t, false, "Landlock: "+string(out))
-	}
-	if bytes.Contains(out, []byte("abi-below-floor")) {
-		t.Skipf("NOT TESTED: needs a newer Landlock: %s", out)
-	}
+	testenv.Need(t, !bytes.Contains(out, []byte("arm-missing")) && !bytes.Contains(out, []byte("abi-below-floor")), "Landlock that is new enough: "+string(out))
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -299,7 +282,7 @@ func (s *seat) startOnce(profile string) measured {
 	// A file for each thread: no line is broken up by another thread's.
 	out, err := s.command(append([]string{s.strace, "-ff", "-y", "-s", "0", "-o", s.path("trace/t")}, argv...)...).CombinedOutput()
 	if err != nil && bytes.Contains(out, []byte("ptrace")) {
-		need(s.t, false, "strace that may trace: "+string(out))
+		testenv.Need(s.t, false, "strace that may trace: "+string(out))
 	}
 	if err != nil {
 		s.t.Fatalf("%v: %s", err, out)

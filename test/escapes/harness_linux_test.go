@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/confinectl/confinectl/test/sources"
+	"github.com/confinectl/confinectl/test/testenv"
 )
 
 // unprivileged is the uid and gid of the second measurement.
@@ -138,7 +138,7 @@ func newHarness(t *testing.T) *harness {
 	if given := os.Getenv(envBinary); given != "" {
 		h.install(t, given, "confinectl")
 	} else {
-		sources.Look(t)
+		testenv.LookAtSources(t)
 		build := exec.Command("go", "build", "-o", filepath.Join(h.bin, "confinectl"), "github.com/confinectl/confinectl/cmd/confinectl")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/confinectl/confinectl/test/sources"
+	"github.com/confinectl/confinectl/test/testenv"
 )
 
 const module = "github.com/confinectl/confinectl"
@@ -43,7 +43,7 @@ var never = map[string]string{
 }
 
 func TestImportTable(t *testing.T) {
-	sources.Look(t)
+	testenv.LookAtSources(t)
 	for _, goos := range []string{"linux", "darwin"} {
 		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"/...")
 		cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
@@ -89,7 +89,7 @@ func TestImportTable(t *testing.T) {
 // at 0.14 ms, with what it brings, and the json package of go-json-experiment at 0.056 ms. Its jsontext
 // costs next to nothing. BurntSushi/toml, an oracle in tests, reads the local time zone at its start: 0.056 ms.
 func TestProgramLinksLittle(t *testing.T) {
-	sources.Look(t)
+	testenv.LookAtSources(t)
 	linked := func(pkg string) []string {
 		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
 		if err != nil {
@@ -112,7 +112,7 @@ func TestProgramLinksLittle(t *testing.T) {
 // TestNothingInitialised: no package of ours has anything to do at the start of the program. A map
 // or a regular expression as a variable of a package would.
 func TestNothingInitialised(t *testing.T) {
-	sources.Look(t)
+	testenv.LookAtSources(t)
 	program := filepath.Join(t.TempDir(), "confinectl")
 	if out, err := exec.Command("go", "build", "-o", program, module+"/cmd/confinectl").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -18,7 +18,7 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
-	"github.com/confinectl/confinectl/test/sources"
+	"github.com/confinectl/confinectl/test/testenv"
 )
 
 // documented is what Documentation/userspace-api/landlock.rst and linux/landlock.h
@@ -189,12 +189,10 @@ func used() int {
 }
 
 // needLandlock skips what nothing can be measured of without Landlock. That the
-// lane is meant to have none TestKernel sees.
+// lane is meant to have none TestKernel sees; CI=true is no lane's.
 func needLandlock(t *testing.T) {
 	t.Helper()
-	if used() == 0 {
-		t.Skip("no Landlock in this kernel")
-	}
+	testenv.Need(t, used() != 0, "Landlock in its kernel")
 }
 
 // built is confinectl, built once; [TestMain] removes it.
@@ -218,7 +216,7 @@ func confinectl(t *testing.T) string {
 	if given := os.Getenv(envBinary); given != "" {
 		return given
 	}
-	sources.Look(t)
+	testenv.LookAtSources(t)
 	name, err := built()
 	if err != nil {
 		t.Fatal(err)
@@ -420,9 +418,8 @@ func TestSurface(t *testing.T) {
 
 // TestErratum compares the errata that the kernel calls fixed with what it does.
 func TestErratum(t *testing.T) {
-	if abi, err := landlockABI(); err != 0 || abi < 6 {
-		t.Skip("this kernel has no signal scope")
-	}
+	abi, missing := landlockABI()
+	testenv.Need(t, missing == 0 && abi >= 6, "the signal scope in its kernel")
 	errata, err := landlockErrata()
 	want := "VERDICT thread ok\n"
 	if err != 0 || errata&2 == 0 {
