@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/confinectl/confinectl/enforce"
 )
 
 // ruleset is the boundary of `confinectl exec workspace` on this host, as
@@ -23,14 +25,20 @@ type rule struct {
 	bits   uint64
 }
 
-// rightBits is linux/landlock.h.
-var rightBits = map[string]uint64{
-	"none": 0, "execute": 1 << 0, "write_file": 1 << 1, "read_file": 1 << 2, "read_dir": 1 << 3, "remove_dir": 1 << 4, "remove_file": 1 << 5,
-	"make_char": 1 << 6, "make_dir": 1 << 7, "make_reg": 1 << 8, "make_sock": 1 << 9, "make_fifo": 1 << 10, "make_block": 1 << 11, "make_sym": 1 << 12,
-	"refer": 1 << 13, "truncate": 1 << 14, "ioctl_dev": 1 << 15, "resolve_unix": 1 << 16,
-}
-
-var scopeBits = map[string]uint64{"none": 0, "abstract_unix_socket": 1 << 0, "signal": 1 << 1}
+// rightBits and scopeBits are what the kernel's words mean.
+var rightBits, scopeBits = func() (rights, scopes map[string]uint64) {
+	rights, scopes = map[string]uint64{"none": 0}, map[string]uint64{"none": 0}
+	r, s := enforce.Handled(enforce.NewestABI)
+	for bit := uint64(1); bit != 0; bit <<= 1 {
+		for _, word := range (r & enforce.Rights(bit)).Words() {
+			rights[word] = bit
+		}
+		for _, word := range (s & enforce.Scopes(bit)).Words() {
+			scopes[word] = bit
+		}
+	}
+	return rights, scopes
+}()
 
 // workspaceRules asks confinectl for the ruleset that it makes of the profile workspace.
 func (wb *workbench) workspaceRules() (*ruleset, error) {

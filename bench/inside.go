@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -75,7 +76,7 @@ func inside(wb *workbench) (any, error) {
 	}
 	for round := -1; round < wb.rounds; round++ { // the first one warms up
 		for _, place := range rand.Perm(len(places)) {
-			out, err := wb.timed(append(places[place][:len(places[place]):len(places[place])], ops...))
+			out, err := wb.timed(slices.Concat(places[place], ops))
 			if err != nil {
 				return nil, err
 			}
@@ -89,7 +90,7 @@ func inside(wb *workbench) (any, error) {
 					note(name, place, ns/1000)
 				}
 			}
-			out, err = wb.timed(append(places[place][:len(places[place]):len(places[place])], whole...))
+			out, err = wb.timed(slices.Concat(places[place], whole))
 			if err != nil {
 				return nil, err
 			}
@@ -169,6 +170,6 @@ func (wb *workbench) insideTrees() error {
 		return err
 	}
 	git := []string{"git", "-C", wb.path("work/repository"), "-c", "user.name=bench", "-c", "user.email=bench@localhost"}
-	with := func(args ...string) []string { return append(git[:len(git):len(git)], args...) }
+	with := func(args ...string) []string { return slices.Concat(git, args) }
 	return wb.must(with("init", "-q"), with("add", "."), with("commit", "-q", "-m", "all"))
 }

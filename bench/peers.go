@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -103,7 +104,7 @@ func (wb *workbench) control(prefix []string) (string, error) {
 	attempt := func(script string) (string, error) {
 		os.Remove(inside)
 		os.Remove(outside)
-		out, err := wb.command(append(prefix[:len(prefix):len(prefix)], "/bin/sh", "-c", script)...).CombinedOutput()
+		out, err := wb.command(slices.Concat(prefix, []string{"/bin/sh", "-c", script})...).CombinedOutput()
 		return strings.TrimSpace(string(out)), err
 	}
 	there := func(file string) bool {

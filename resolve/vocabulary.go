@@ -434,7 +434,7 @@ func typeName(v any) string {
 		return "a number"
 	case float64:
 		return "a number that is not whole, or too large"
-	case []any, []map[string]any:
+	case []any:
 		return "a list"
 	case map[string]any:
 		return "a table"

@@ -154,6 +154,8 @@ func (c *cli) finish(cmd *command.Command) *command.Command {
 type search struct {
 	dirs       command.Strings
 	permitPath string
+
+	walker *resolve.Walker // what was seen of the host while profiles were loaded; nil: nothing
 }
 
 func (s *search) flags(cmd *command.Command) {
@@ -169,6 +171,14 @@ func (c *cli) facts() *resolve.Facts { return loader.HostFacts(c.env) }
 
 func (s *search) loader(f *resolve.Facts) *loader.Loader {
 	return &loader.Loader{Layers: loader.SearchPath(f, examples.FS, s.dirs), UID: f.UID}
+}
+
+// look is a loader whose look at the host goes on when what it loads is resolved.
+func (s *search) look(f *resolve.Facts) *loader.Loader {
+	ld := s.loader(f)
+	s.walker = resolve.NewWalker()
+	ld.Walker = s.walker
+	return ld
 }
 
 // completeProfiles completes the first argument with the names of profiles.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/confinectl/confinectl/enforce"
 	"github.com/confinectl/confinectl/internal/command"
-	"github.com/confinectl/confinectl/loader"
 	"github.com/confinectl/confinectl/resolve"
 )
 
@@ -16,16 +15,6 @@ type launch struct {
 	search
 	dir  string
 	keep command.Ints
-
-	walker *resolve.Walker // what was seen of the host while the profile was loaded; nil: nothing
-}
-
-// look is a loader whose look at the host goes on when its profile is resolved.
-func (l *launch) look(f *resolve.Facts) *loader.Loader {
-	ld := l.loader(f)
-	l.walker = resolve.NewWalker()
-	ld.Walker = l.walker
-	return ld
 }
 
 func (l *launch) flags(cmd *command.Command) {

@@ -31,8 +31,7 @@ loaded is listed with its first problem, and the status is 1.`,
 		NoArgs: true,
 	}
 	cmd.Run = func(command.Args) error {
-		ld := s.loader(c.facts())
-		ld.Walker = resolve.NewWalker()
+		ld := s.look(c.facts())
 		entries, broken := ld.List()
 		list := []listEntry{}
 		var failed error

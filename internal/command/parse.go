@@ -58,9 +58,11 @@ func parse(flags *flag.FlagSet, words []string) (Args, error) {
 		if f == nil {
 			return args, fmt.Errorf("unknown flag: --%s", name)
 		}
-		switch b, ok := f.Value.(interface{ IsBoolFlag() bool }); {
+		b, ok := f.Value.(interface{ IsBoolFlag() bool })
+		isBool := ok && b.IsBoolFlag()
+		switch {
 		case hasValue:
-		case ok && b.IsBoolFlag():
+		case isBool:
 			value = "true"
 		case len(words) == 0:
 			return args, fmt.Errorf("flag needs an argument: --%s", name)
@@ -68,7 +70,7 @@ func parse(flags *flag.FlagSet, words []string) (Args, error) {
 			value, words = words[0], words[1:]
 		}
 		if err := flags.Set(name, value); err != nil {
-			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+			if isBool {
 				err = errors.New("not true or false")
 			}
 			return args, fmt.Errorf("invalid argument %q for %q flag: %w", value, "--"+name, err)
