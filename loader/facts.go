@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/confinectl/confinectl/resolve"
 )
@@ -20,7 +21,7 @@ import (
 // wrongly. Without $HOME the fact is unset.
 func HostFacts(env []string) *resolve.Facts {
 	f := &resolve.Facts{OS: runtime.GOOS, UID: os.Getuid(), Env: env, Terminals: terminals()}
-	f.Cwd, _ = getwd() // unset in a directory that was removed
+	f.Cwd, _ = syscall.Getwd() // unset in a directory that was removed
 	if !strings.HasPrefix(f.Cwd, "/") {
 		f.Cwd = "" // "(unreachable)…", getcwd(2)
 	}

@@ -49,5 +49,3 @@ func userTmp(f *resolve.Facts) string {
 	}
 	return ""
 }
-
-func getwd() (string, error) { return syscall.Getwd() }

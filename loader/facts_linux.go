@@ -11,21 +11,6 @@ import (
 	"github.com/confinectl/confinectl/resolve"
 )
 
-// getwd is syscall.Getwd without its 4 KiB on the stack, for which the runtime would
-// move to a larger one in every launch.
-func getwd() (string, error) {
-	for size := 256; ; size *= 2 {
-		buf := make([]byte, size)
-		n, err := syscall.Getcwd(buf)
-		switch {
-		case err == nil:
-			return string(buf[:n-1]), nil
-		case err != syscall.ERANGE:
-			return "", err
-		}
-	}
-}
-
 // userTmp is a fact of macOS.
 func userTmp(*resolve.Facts) string { return "" }
 

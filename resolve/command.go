@@ -157,8 +157,8 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named
 		return false // execute-only: what it needs cannot be learned
 	}
 	defer syscall.Close(int(f))
-	head := make([]byte, 1024) // the program headers and the name of the ELF interpreter mostly lie in it
-	head = head[:f.readAt(head, 0)]
+	var room [1024]byte // the program headers and the name of the ELF interpreter mostly lie in it
+	head := room[:f.readAt(room[:], 0)]
 	if len(head) >= 2 && head[0] == '#' && head[1] == '!' {
 		interpreter, argument := shebang(head[:min(len(head), execHead)])
 		s.interpreter(interpreter, t.Real, c, depth+1, named)
@@ -183,7 +183,7 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named
 	if s.facts.OS == "darwin" {
 		switch {
 		case machO(head):
-			s.runtimeRule("/usr/lib/dyld", Read|Execute, RegularFile, "loads every program")
+			s.runtimeRule("/usr/lib/dyld", Read|Execute, RegularFile, "/usr/lib/dyld: loads every program")
 		default:
 			c.doubt(t.Real + " is in no format that macOS runs: a script needs a #! line, a binary a Mach-O header")
 		}
@@ -294,44 +294,50 @@ func elfInterpreter(f descriptor, head []byte) string {
 	if len(head) < 64 || string(head[:4]) != "\x7fELF" {
 		return ""
 	}
-	var order binary.ByteOrder = binary.LittleEndian
-	if head[5] == 2 {
-		order = binary.BigEndian
+	wide, big := head[4] == 2, head[5] == 2
+	// number is the one of so many bytes. package binary would move what it reads to the heap.
+	number := func(from []byte, bytes int) (n int64) {
+		for i := range bytes {
+			at := i
+			if !big {
+				at = bytes - 1 - i
+			}
+			n = n<<8 | int64(from[at])
+		}
+		return n
 	}
-	var phoff int64
-	var size, count int
-	wide := head[4] == 2
+	var phoff, size, count int64
 	if wide {
-		phoff, size, count = int64(order.Uint64(head[32:])), int(order.Uint16(head[54:])), int(order.Uint16(head[56:]))
+		phoff, size, count = number(head[32:], 8), number(head[54:], 2), number(head[56:], 2)
 	} else {
-		phoff, size, count = int64(order.Uint32(head[28:])), int(order.Uint16(head[42:])), int(order.Uint16(head[44:]))
+		phoff, size, count = number(head[28:], 4), number(head[42:], 2), number(head[44:], 2)
 	}
-	if wide && size < 56 || !wide && size < 32 || phoff < 0 {
+	if wide && size < 56 || !wide && size < 32 || phoff < 0 || size*count > 1<<16 { // load_elf_phdrs of the kernel takes no larger table
 		return ""
 	}
-	part := func(off int64, n int) []byte {
-		if off <= int64(len(head)-n) {
+	part := func(off, n int64) []byte {
+		if off <= int64(len(head))-n {
 			return head[off:][:n]
 		}
 		buf := make([]byte, n)
 		return buf[:f.readAt(buf, off)]
 	}
 	table := part(phoff, size*count)
-	table = table[:len(table)-len(table)%size]
+	table = table[:len(table)-len(table)%int(size)]
 	for ; len(table) > 0; table = table[size:] {
-		if order.Uint32(table) != 3 { // PT_INTERP
+		if number(table, 4) != 3 { // PT_INTERP
 			continue
 		}
 		var off, length int64
 		if wide {
-			off, length = int64(order.Uint64(table[8:])), int64(order.Uint64(table[32:]))
+			off, length = number(table[8:], 8), number(table[32:], 8)
 		} else {
-			off, length = int64(order.Uint32(table[4:])), int64(order.Uint32(table[16:]))
+			off, length = number(table[4:], 4), number(table[16:], 4)
 		}
 		if off < 0 || length < 2 || length > maxPath {
 			return ""
 		}
-		text, _, _ := strings.Cut(string(part(off, int(length))), "\x00")
+		text, _, _ := strings.Cut(string(part(off, length)), "\x00")
 		return text
 	}
 	return ""

@@ -3,6 +3,7 @@ package resolve
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -110,7 +111,6 @@ type resolver struct {
 
 	ruleSlab   []Rule
 	reasonSlab [][1]Value
-	texts      strings.Builder
 }
 
 // piece puts v into a slab and gives its place: one allocation for 64 values.
@@ -501,7 +501,7 @@ func (s *resolver) environment(set []Variable) {
 		s.b.env = append(s.b.env, EnvVar{"TMPDIR", tmp, Origin{Key: "private_tmp"}})
 	}
 	slices.SortFunc(s.b.env, func(a, b EnvVar) int { return strings.Compare(a.Name, b.Name) })
-	env := slices.Clone(s.facts.Env)
+	env := append(make([]string, 0, len(s.facts.Env)+len(s.b.env)), s.facts.Env...)
 	have := map[string]bool{}
 	for i, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
@@ -636,9 +636,11 @@ func widens(r *Rule, t, g *Trail) string {
 // collect sorts the rules and leaves out those that wider rules above them
 // cover. A directory that must be made keeps its rule: the launcher judges it.
 func (s *resolver) collect() {
-	all := make([]Rule, len(s.rules))
+	sorted := slices.AppendSeq(make([]*Rule, 0, len(s.rules)), maps.Values(s.rules))
+	slices.SortFunc(sorted, func(a, b *Rule) int { return strings.Compare(a.Path, b.Path) })
+	all := make([]Rule, len(sorted))
 	n, covered := 0, len(all) // those that are covered are filled in from the end
-	for _, r := range s.rules {
+	for _, r := range sorted {
 		if len(r.Reasons) > 1 {
 			slices.SortStableFunc(r.Reasons, func(a, b Value) int { return strings.Compare(a.Origin.File, b.Origin.File) })
 		}
@@ -650,10 +652,8 @@ func (s *resolver) collect() {
 			n++
 		}
 	}
-	byPath := func(a, b Rule) int { return strings.Compare(a.Path, b.Path) }
+	slices.Reverse(all[n:])
 	s.b.rules, s.b.covered = all[:n:n], all[n:]
-	slices.SortFunc(s.b.rules, byPath)
-	slices.SortFunc(s.b.covered, byPath)
 }
 
 // UsesCwd names the first value of the policy that depends on the directory

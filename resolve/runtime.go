@@ -5,10 +5,9 @@ import "strings"
 // An entry of the runtime read set: what nearly every program must read to
 // start. All entries are optional: what a host does not have is left out.
 type runtimeEntry struct {
-	path   string
+	text   string // the path, a colon, and why: the reason of its rule
 	access Access
 	who    runtimeUser
-	why    string
 }
 
 // Who an entry is for.
@@ -27,103 +26,103 @@ const (
 //
 // A symlink grants what it leads to: the kernel judges the target.
 var linuxRuntime = []runtimeEntry{
-	{"/usr", Read | Execute, everybody, "programs, libraries and their data; measured: nothing starts"},
-	{"/bin", Read | Execute, everybody, "programs, where it is not a link into /usr"},
-	{"/sbin", Read | Execute, everybody, "programs, where it is not a link into /usr"},
-	{"/lib", Read | Execute, everybody, "libraries and the ELF interpreter, which needs execute; measured: execve fails"},
-	{"/lib32", Read | Execute, everybody, "32-bit libraries"},
-	{"/lib64", Read | Execute, everybody, "the ELF interpreter of x86-64; measured: execve fails"},
-	{"/opt", Read | Execute, everybody, "programs installed by vendors"},
-	{"/nix/store", Read | Execute, everybody, "programs and libraries on NixOS"},
-	{"/run/current-system/sw", Read | Execute, everybody, "the system profile of NixOS"},
-	{"/snap", Read | Execute, everybody, "programs installed as snaps"},
-	{"/home/linuxbrew/.linuxbrew", Read | Execute, everybody, "programs installed by Homebrew"},
+	{"/usr: programs, libraries and their data; measured: nothing starts", Read | Execute, everybody},
+	{"/bin: programs, where it is not a link into /usr", Read | Execute, everybody},
+	{"/sbin: programs, where it is not a link into /usr", Read | Execute, everybody},
+	{"/lib: libraries and the ELF interpreter, which needs execute; measured: execve fails", Read | Execute, everybody},
+	{"/lib32: 32-bit libraries", Read | Execute, everybody},
+	{"/lib64: the ELF interpreter of x86-64; measured: execve fails", Read | Execute, everybody},
+	{"/opt: programs installed by vendors", Read | Execute, everybody},
+	{"/nix/store: programs and libraries on NixOS", Read | Execute, everybody},
+	{"/run/current-system/sw: the system profile of NixOS", Read | Execute, everybody},
+	{"/snap: programs installed as snaps", Read | Execute, everybody},
+	{"/home/linuxbrew/.linuxbrew: programs installed by Homebrew", Read | Execute, everybody},
 
-	{"/etc", Read, onlyUsers, "system configuration; a directory, because resolv.conf and passwd are replaced by rename"},
-	{"/etc/ld.so.cache", Read, onlyRoot, "where the dynamic loader finds libraries"},
-	{"/etc/ld.so.conf", Read, onlyRoot, "where the dynamic loader looks for libraries"},
-	{"/etc/ld.so.conf.d", Read, onlyRoot, "where the dynamic loader looks for libraries"},
-	{"/etc/localtime", Read, onlyRoot, "time zone"},
-	{"/etc/timezone", Read, onlyRoot, "time zone"},
-	{"/etc/ssl", Read, onlyRoot, "TLS roots and openssl.cnf; measured: node exits 13, curl 77"},
-	{"/etc/pki", Read, onlyRoot, "TLS roots on RPM distributions"},
-	{"/etc/ca-certificates", Read, onlyRoot, "TLS roots"},
-	{"/etc/crypto-policies", Read, onlyRoot, "TLS settings on RPM distributions"},
-	{"/etc/gnutls", Read, onlyRoot, "TLS settings"},
-	{"/etc/hostname", Read, onlyRoot, "the host's name"},
-	{"/etc/nsswitch.conf", Read, onlyRoot, "order of name services"},
-	{"/etc/host.conf", Read, onlyRoot, "order of name services"},
-	{"/etc/gai.conf", Read, onlyRoot, "order of addresses"},
-	{"/etc/services", Read, onlyRoot, "measured: getservbyname fails"},
-	{"/etc/protocols", Read, onlyRoot, "names of protocols"},
-	{"/etc/passwd", Read, onlyRoot, "measured: ssh, whoami and os.userInfo fail"},
-	{"/etc/group", Read, onlyRoot, "names of groups"},
-	{"/etc/locale.alias", Read, onlyRoot, "locale"},
-	{"/etc/locale.conf", Read, onlyRoot, "locale"},
-	{"/etc/default/locale", Read, onlyRoot, "locale"},
-	{"/etc/terminfo", Read, onlyRoot, "terminal descriptions"},
-	{"/etc/profile", Read, onlyRoot, "measured: bash -l prints an error into every result"},
-	{"/etc/profile.d", Read, onlyRoot, "sourced by /etc/profile"},
-	{"/etc/bash.bashrc", Read, onlyRoot, "measured: bash -i prints an error into every result"},
-	{"/etc/bashrc", Read, onlyRoot, "the same on RPM distributions"},
-	{"/etc/bash_completion.d", Read, onlyRoot, "sourced by interactive bash"},
-	{"/etc/zsh", Read, onlyRoot, "start-up files of zsh"},
-	{"/etc/inputrc", Read, onlyRoot, "keys of readline"},
-	{"/etc/environment", Read, onlyRoot, "variables of login sessions"},
-	{"/etc/shells", Read, onlyRoot, "login shells"},
-	{"/etc/gitconfig", Read, onlyRoot, "measured: git dies on one that exists and cannot be read"},
-	{"/etc/gitattributes", Read, onlyRoot, "git"},
-	{"/etc/ssh/ssh_config", Read, onlyRoot, "ssh client; the host keys beside it stay hidden"},
-	{"/etc/ssh/ssh_config.d", Read, onlyRoot, "ssh client"},
-	{"/etc/ssh/ssh_known_hosts", Read, onlyRoot, "ssh client"},
-	{"/etc/alternatives", Read, onlyRoot, "Debian's links to programs"},
-	{"/etc/os-release", Read, onlyRoot, "name of the distribution"},
-	{"/etc/lsb-release", Read, onlyRoot, "name of the distribution"},
-	{"/etc/debian_version", Read, onlyRoot, "name of the distribution"},
-	{"/etc/redhat-release", Read, onlyRoot, "name of the distribution"},
-	{"/etc/alpine-release", Read, onlyRoot, "name of the distribution"},
-	{"/etc/machine-id", Read, onlyRoot, "read by agents and D-Bus clients"},
-	{"/etc/mime.types", Read, onlyRoot, "measured: python's mimetypes raises"},
-	{"/etc/magic", Read, onlyRoot, "measured: file(1) complains"},
-	{"/etc/npmrc", Read, onlyRoot, "npm"},
-	{"/etc/wgetrc", Read, onlyRoot, "wget"},
-	{"/etc/perl", Read, onlyRoot, "perl"},
-	{"/etc/python3", Read, onlyRoot, "python"},
-	{"/etc/python3.11", Read, onlyRoot, "python of Debian 12"},
-	{"/etc/python3.12", Read, onlyRoot, "python of Ubuntu 24.04"},
-	{"/etc/python3.13", Read, onlyRoot, "python of Debian 13"},
-	{"/etc/java-17-openjdk", Read, onlyRoot, "java of Debian 12"},
-	{"/etc/java-21-openjdk", Read, onlyRoot, "java of Debian 13"},
-	{"/etc/vim", Read, onlyRoot, "vim"},
-	{"/etc/manpath.config", Read, onlyRoot, "man"},
-	{"/etc/login.defs", Read, onlyRoot, "ranges of user ids"},
-	{"/etc/xdg", Read, onlyRoot, "defaults of desktop programs"},
-	{"/etc/fonts", Read, onlyRoot, "fontconfig"},
-	{"/etc/claude-code", Read, onlyRoot, "managed settings of Claude Code"},
-	{"/etc/codex", Read, onlyRoot, "managed settings of Codex"},
-	{"/etc/gemini-cli", Read, onlyRoot, "managed settings of Gemini CLI"},
-	{"/etc/opencode", Read, onlyRoot, "managed settings of opencode"},
+	{"/etc: system configuration; a directory, because resolv.conf and passwd are replaced by rename", Read, onlyUsers},
+	{"/etc/ld.so.cache: where the dynamic loader finds libraries", Read, onlyRoot},
+	{"/etc/ld.so.conf: where the dynamic loader looks for libraries", Read, onlyRoot},
+	{"/etc/ld.so.conf.d: where the dynamic loader looks for libraries", Read, onlyRoot},
+	{"/etc/localtime: time zone", Read, onlyRoot},
+	{"/etc/timezone: time zone", Read, onlyRoot},
+	{"/etc/ssl: TLS roots and openssl.cnf; measured: node exits 13, curl 77", Read, onlyRoot},
+	{"/etc/pki: TLS roots on RPM distributions", Read, onlyRoot},
+	{"/etc/ca-certificates: TLS roots", Read, onlyRoot},
+	{"/etc/crypto-policies: TLS settings on RPM distributions", Read, onlyRoot},
+	{"/etc/gnutls: TLS settings", Read, onlyRoot},
+	{"/etc/hostname: the host's name", Read, onlyRoot},
+	{"/etc/nsswitch.conf: order of name services", Read, onlyRoot},
+	{"/etc/host.conf: order of name services", Read, onlyRoot},
+	{"/etc/gai.conf: order of addresses", Read, onlyRoot},
+	{"/etc/services: measured: getservbyname fails", Read, onlyRoot},
+	{"/etc/protocols: names of protocols", Read, onlyRoot},
+	{"/etc/passwd: measured: ssh, whoami and os.userInfo fail", Read, onlyRoot},
+	{"/etc/group: names of groups", Read, onlyRoot},
+	{"/etc/locale.alias: locale", Read, onlyRoot},
+	{"/etc/locale.conf: locale", Read, onlyRoot},
+	{"/etc/default/locale: locale", Read, onlyRoot},
+	{"/etc/terminfo: terminal descriptions", Read, onlyRoot},
+	{"/etc/profile: measured: bash -l prints an error into every result", Read, onlyRoot},
+	{"/etc/profile.d: sourced by /etc/profile", Read, onlyRoot},
+	{"/etc/bash.bashrc: measured: bash -i prints an error into every result", Read, onlyRoot},
+	{"/etc/bashrc: the same on RPM distributions", Read, onlyRoot},
+	{"/etc/bash_completion.d: sourced by interactive bash", Read, onlyRoot},
+	{"/etc/zsh: start-up files of zsh", Read, onlyRoot},
+	{"/etc/inputrc: keys of readline", Read, onlyRoot},
+	{"/etc/environment: variables of login sessions", Read, onlyRoot},
+	{"/etc/shells: login shells", Read, onlyRoot},
+	{"/etc/gitconfig: measured: git dies on one that exists and cannot be read", Read, onlyRoot},
+	{"/etc/gitattributes: git", Read, onlyRoot},
+	{"/etc/ssh/ssh_config: ssh client; the host keys beside it stay hidden", Read, onlyRoot},
+	{"/etc/ssh/ssh_config.d: ssh client", Read, onlyRoot},
+	{"/etc/ssh/ssh_known_hosts: ssh client", Read, onlyRoot},
+	{"/etc/alternatives: Debian's links to programs", Read, onlyRoot},
+	{"/etc/os-release: name of the distribution", Read, onlyRoot},
+	{"/etc/lsb-release: name of the distribution", Read, onlyRoot},
+	{"/etc/debian_version: name of the distribution", Read, onlyRoot},
+	{"/etc/redhat-release: name of the distribution", Read, onlyRoot},
+	{"/etc/alpine-release: name of the distribution", Read, onlyRoot},
+	{"/etc/machine-id: read by agents and D-Bus clients", Read, onlyRoot},
+	{"/etc/mime.types: measured: python's mimetypes raises", Read, onlyRoot},
+	{"/etc/magic: measured: file(1) complains", Read, onlyRoot},
+	{"/etc/npmrc: npm", Read, onlyRoot},
+	{"/etc/wgetrc: wget", Read, onlyRoot},
+	{"/etc/perl: perl", Read, onlyRoot},
+	{"/etc/python3: python", Read, onlyRoot},
+	{"/etc/python3.11: python of Debian 12", Read, onlyRoot},
+	{"/etc/python3.12: python of Ubuntu 24.04", Read, onlyRoot},
+	{"/etc/python3.13: python of Debian 13", Read, onlyRoot},
+	{"/etc/java-17-openjdk: java of Debian 12", Read, onlyRoot},
+	{"/etc/java-21-openjdk: java of Debian 13", Read, onlyRoot},
+	{"/etc/vim: vim", Read, onlyRoot},
+	{"/etc/manpath.config: man", Read, onlyRoot},
+	{"/etc/login.defs: ranges of user ids", Read, onlyRoot},
+	{"/etc/xdg: defaults of desktop programs", Read, onlyRoot},
+	{"/etc/fonts: fontconfig", Read, onlyRoot},
+	{"/etc/claude-code: managed settings of Claude Code", Read, onlyRoot},
+	{"/etc/codex: managed settings of Codex", Read, onlyRoot},
+	{"/etc/gemini-cli: managed settings of Gemini CLI", Read, onlyRoot},
+	{"/etc/opencode: managed settings of opencode", Read, onlyRoot},
 
 	// Both for everybody: either may be a link that leads out of /etc.
-	{"/etc/resolv.conf", Read, everybody, "name servers; measured: glibc asks 127.0.0.1 instead"},
-	{"/etc/hosts", Read, everybody, "measured: node and python cannot resolve localhost"},
-	{"/run/systemd/resolve", Read, everybody, "where resolv.conf leads; a directory, because it is replaced by rename"},
-	{"/run/NetworkManager", Read, everybody, "where resolv.conf leads"},
-	{"/run/resolvconf", Read, everybody, "where resolv.conf leads"},
+	{"/etc/resolv.conf: name servers; measured: glibc asks 127.0.0.1 instead", Read, everybody},
+	{"/etc/hosts: measured: node and python cannot resolve localhost", Read, everybody},
+	{"/run/systemd/resolve: where resolv.conf leads; a directory, because it is replaced by rename", Read, everybody},
+	{"/run/NetworkManager: where resolv.conf leads", Read, everybody},
+	{"/run/resolvconf: where resolv.conf leads", Read, everybody},
 
-	{"/proc", Read, everybody, "measured: ps, java and opencode fail; /proc/self alone would bind to this process only"},
-	{"/sys/devices/system", Read, everybody, "number of processors, for Bun and the JVM"},
-	{"/sys/fs/cgroup", Read, everybody, "memory limits, for Bun and the JVM"},
-	{"/sys/kernel/mm/transparent_hugepage", Read, everybody, "memory settings, for Go and the JVM"},
+	{"/proc: measured: ps, java and opencode fail; /proc/self alone would bind to this process only", Read, everybody},
+	{"/sys/devices/system: number of processors, for Bun and the JVM", Read, everybody},
+	{"/sys/fs/cgroup: memory limits, for Bun and the JVM", Read, everybody},
+	{"/sys/kernel/mm/transparent_hugepage: memory settings, for Go and the JVM", Read, everybody},
 
-	{"/dev/null", Read | Write, everybody, "measured: no agent can start a shell"},
-	{"/dev/zero", Read | Write, everybody, "opened by name"},
-	{"/dev/full", Read | Write, everybody, "opened by name"},
-	{"/dev/random", Read, everybody, "random bytes"},
-	{"/dev/urandom", Read, everybody, "measured: git and opencode fail"},
-	{"/dev/tty", Read | Write | Ioctl, everybody, "the own terminal; measured: no password prompt works"},
-	{"/dev/ptmx", Read | Write | Ioctl, onlyPTY, "makes a pseudo-terminal; measured: script, tmux and the shell tool of Gemini fail"},
-	{"/dev/pts", Read | Write | Ioctl, onlyPTY, "pseudo-terminals: the new ones, and the user's other ones"},
+	{"/dev/null: measured: no agent can start a shell", Read | Write, everybody},
+	{"/dev/zero: opened by name", Read | Write, everybody},
+	{"/dev/full: opened by name", Read | Write, everybody},
+	{"/dev/random: random bytes", Read, everybody},
+	{"/dev/urandom: measured: git and opencode fail", Read, everybody},
+	{"/dev/tty: the own terminal; measured: no password prompt works", Read | Write | Ioctl, everybody},
+	{"/dev/ptmx: makes a pseudo-terminal; measured: script, tmux and the shell tool of Gemini fail", Read | Write | Ioctl, onlyPTY},
+	{"/dev/pts: pseudo-terminals: the new ones, and the user's other ones", Read | Write | Ioctl, onlyPTY},
 }
 
 // darwinRuntime comes from what other projects grant and what they report to
@@ -139,62 +138,62 @@ var darwinRuntime = []struct {
 	entries []runtimeEntry
 }{
 	{Directory, []runtimeEntry{
-		{"/usr", Read | Execute, everybody, "programs, libraries and their data"},
-		{"/bin", Read | Execute, everybody, "programs"},
-		{"/sbin", Read | Execute, everybody, "programs"},
-		{"/opt", Read | Execute, everybody, "programs installed by Homebrew and by vendors"},
-		{"/nix/store", Read | Execute, everybody, "programs and libraries of Nix"},
-		{"/System/Library", Read | Execute, everybody, "frameworks, and the programs in them"},
-		{"/System/Cryptexes", Read | Execute, everybody, "system libraries that are updated by themselves"},
-		{"/System/Volumes/Preboot/Cryptexes", Read | Execute, everybody, "where /System/Cryptexes leads; the shared cache of dyld"},
-		{"/System/iOSSupport", Read | Execute, everybody, "frameworks of Catalyst"},
-		{"/private/var/db/dyld", Read, everybody, "the shared cache of dyld before macOS 13"},
-		{"/private/var/db/timezone", Read, everybody, "time zones"},
-		{"/private/var/select", Read, everybody, "which shell and developer directory were chosen"},
-		{"/Library/Apple", Read | Execute, everybody, "Rosetta"},
-		{"/Library/Frameworks", Read | Execute, everybody, "frameworks installed by vendors, Python for one"},
-		{"/Library/Fonts", Read, everybody, "fonts"},
-		{"/Library/Java", Read | Execute, everybody, "Java"},
-		{"/Library/Filesystems/NetFSPlugins", Read | Execute, everybody, "loaded by the system's file libraries"},
-		{"/Library/Developer/CommandLineTools", Read | Execute, everybody, "what /usr/bin/git, python3, clang and make run: they are shims of xcrun"},
-		{xcodeLink, Read | Execute, everybody, "the developer directory that xcode-select chose"},
-		{"/private/etc", Read, onlyUsers, "system configuration"},
-		{"/private/etc/ssl", Read, onlyRoot, "TLS roots of LibreSSL"},
-		{"/private/etc/ssh/ssh_config.d", Read, onlyRoot, "ssh client; the host keys beside it stay hidden"},
-		{"/private/etc/paths.d", Read, onlyRoot, "read by path_helper in /etc/profile"},
-		{"/Library/Application Support/ClaudeCode", Read, everybody, "managed settings of Claude Code"},
-		{"/dev/fd", Read | Write, everybody, "the own descriptors"},
+		{"/usr: programs, libraries and their data", Read | Execute, everybody},
+		{"/bin: programs", Read | Execute, everybody},
+		{"/sbin: programs", Read | Execute, everybody},
+		{"/opt: programs installed by Homebrew and by vendors", Read | Execute, everybody},
+		{"/nix/store: programs and libraries of Nix", Read | Execute, everybody},
+		{"/System/Library: frameworks, and the programs in them", Read | Execute, everybody},
+		{"/System/Cryptexes: system libraries that are updated by themselves", Read | Execute, everybody},
+		{"/System/Volumes/Preboot/Cryptexes: where /System/Cryptexes leads; the shared cache of dyld", Read | Execute, everybody},
+		{"/System/iOSSupport: frameworks of Catalyst", Read | Execute, everybody},
+		{"/private/var/db/dyld: the shared cache of dyld before macOS 13", Read, everybody},
+		{"/private/var/db/timezone: time zones", Read, everybody},
+		{"/private/var/select: which shell and developer directory were chosen", Read, everybody},
+		{"/Library/Apple: Rosetta", Read | Execute, everybody},
+		{"/Library/Frameworks: frameworks installed by vendors, Python for one", Read | Execute, everybody},
+		{"/Library/Fonts: fonts", Read, everybody},
+		{"/Library/Java: Java", Read | Execute, everybody},
+		{"/Library/Filesystems/NetFSPlugins: loaded by the system's file libraries", Read | Execute, everybody},
+		{"/Library/Developer/CommandLineTools: what /usr/bin/git, python3, clang and make run: they are shims of xcrun", Read | Execute, everybody},
+		{xcodeLink + ": the developer directory that xcode-select chose", Read | Execute, everybody},
+		{"/private/etc: system configuration", Read, onlyUsers},
+		{"/private/etc/ssl: TLS roots of LibreSSL", Read, onlyRoot},
+		{"/private/etc/ssh/ssh_config.d: ssh client; the host keys beside it stay hidden", Read, onlyRoot},
+		{"/private/etc/paths.d: read by path_helper in /etc/profile", Read, onlyRoot},
+		{"/Library/Application Support/ClaudeCode: managed settings of Claude Code", Read, everybody},
+		{"/dev/fd: the own descriptors", Read | Write, everybody},
 	}},
 	{RegularFile, []runtimeEntry{
-		{"/private/var/run/resolv.conf", Read, everybody, "where /etc/resolv.conf leads"},
-		{"/Library/Preferences/.GlobalPreferences.plist", Read, everybody, "language and region"},
-		{"/Library/Preferences/com.apple.networkd.plist", Read, everybody, "read by the network library"},
-		{"/Library/Preferences/com.apple.dt.Xcode.plist", Read, everybody, "whether the licence of Xcode was accepted, without which its tools refuse to work"},
-		{"/private/etc/hosts", Read, onlyRoot, "names of hosts"},
-		{"/private/etc/services", Read, onlyRoot, "names of services"},
-		{"/private/etc/protocols", Read, onlyRoot, "names of protocols"},
-		{"/private/etc/passwd", Read, onlyRoot, "names of users"},
-		{"/private/etc/group", Read, onlyRoot, "names of groups"},
-		{"/private/etc/shells", Read, onlyRoot, "login shells"},
-		{"/private/etc/paths", Read, onlyRoot, "read by path_helper in /etc/profile"},
-		{"/private/etc/profile", Read, onlyRoot, "start-up file of shells"},
-		{"/private/etc/bashrc", Read, onlyRoot, "start-up file of bash"},
-		{"/private/etc/zshenv", Read, onlyRoot, "start-up file of zsh"},
-		{"/private/etc/zprofile", Read, onlyRoot, "start-up file of zsh"},
-		{"/private/etc/zshrc", Read, onlyRoot, "start-up file of zsh"},
-		{"/private/etc/gitconfig", Read, onlyRoot, "git stops on one that exists and cannot be read"},
-		{"/private/etc/ssh/ssh_config", Read, onlyRoot, "ssh client"},
-		{"/private/etc/ssh/crypto.conf", Read, onlyRoot, "included by ssh_config"},
+		{"/private/var/run/resolv.conf: where /etc/resolv.conf leads", Read, everybody},
+		{"/Library/Preferences/.GlobalPreferences.plist: language and region", Read, everybody},
+		{"/Library/Preferences/com.apple.networkd.plist: read by the network library", Read, everybody},
+		{"/Library/Preferences/com.apple.dt.Xcode.plist: whether the licence of Xcode was accepted, without which its tools refuse to work", Read, everybody},
+		{"/private/etc/hosts: names of hosts", Read, onlyRoot},
+		{"/private/etc/services: names of services", Read, onlyRoot},
+		{"/private/etc/protocols: names of protocols", Read, onlyRoot},
+		{"/private/etc/passwd: names of users", Read, onlyRoot},
+		{"/private/etc/group: names of groups", Read, onlyRoot},
+		{"/private/etc/shells: login shells", Read, onlyRoot},
+		{"/private/etc/paths: read by path_helper in /etc/profile", Read, onlyRoot},
+		{"/private/etc/profile: start-up file of shells", Read, onlyRoot},
+		{"/private/etc/bashrc: start-up file of bash", Read, onlyRoot},
+		{"/private/etc/zshenv: start-up file of zsh", Read, onlyRoot},
+		{"/private/etc/zprofile: start-up file of zsh", Read, onlyRoot},
+		{"/private/etc/zshrc: start-up file of zsh", Read, onlyRoot},
+		{"/private/etc/gitconfig: git stops on one that exists and cannot be read", Read, onlyRoot},
+		{"/private/etc/ssh/ssh_config: ssh client", Read, onlyRoot},
+		{"/private/etc/ssh/crypto.conf: included by ssh_config", Read, onlyRoot},
 	}},
 	{Device, []runtimeEntry{
-		{"/dev/null", Read | Write, everybody, "every shell opens it"},
-		{"/dev/zero", Read | Write, everybody, "opened by name"},
-		{"/dev/random", Read | Write, everybody, "random bytes"},
-		{"/dev/urandom", Read | Write, everybody, "random bytes"},
-		{"/dev/autofs_nowait", Read, everybody, "opened by the system's file libraries"},
-		{"/dev/dtracehelper", Read | Write | Ioctl, everybody, "opened for writing by dyld; reported: programs die before main"},
-		{"/dev/tty", Read | Write | Ioctl, everybody, "the own terminal"},
-		{"/dev/ptmx", Read | Write | Ioctl, onlyPTY, "makes a pseudo-terminal"},
+		{"/dev/null: every shell opens it", Read | Write, everybody},
+		{"/dev/zero: opened by name", Read | Write, everybody},
+		{"/dev/random: random bytes", Read | Write, everybody},
+		{"/dev/urandom: random bytes", Read | Write, everybody},
+		{"/dev/autofs_nowait: opened by the system's file libraries", Read, everybody},
+		{"/dev/dtracehelper: opened for writing by dyld; reported: programs die before main", Read | Write | Ioctl, everybody},
+		{"/dev/tty: the own terminal", Read | Write | Ioctl, everybody},
+		{"/dev/ptmx: makes a pseudo-terminal", Read | Write | Ioctl, onlyPTY},
 	}},
 }
 
@@ -216,7 +215,8 @@ func (s *resolver) runtime(pty bool) {
 		switch {
 		case e.who == onlyUsers && s.facts.UID == 0, e.who == onlyRoot && s.facts.UID != 0, e.who == onlyPTY && !pty:
 		default:
-			s.runtimeRule(e.path, e.access, kind, e.why)
+			path, _, _ := strings.Cut(e.text, ": ")
+			s.runtimeRule(path, e.access, kind, e.text)
 		}
 	}
 	switch s.facts.OS {
@@ -235,14 +235,13 @@ func (s *resolver) runtime(pty bool) {
 		if badName(tty) != "" {
 			continue
 		}
-		s.runtimeRule(tty, Read|Write|Ioctl, Device, "the terminal that confinectl was started on")
+		s.runtimeRule(tty, Read|Write|Ioctl, Device, tty+": the terminal that confinectl was started on")
 	}
 }
 
 // runtimeRule grants one entry where the host has it. kind is what it is taken
 // for where nobody can look.
 func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string) {
-	why = s.text(path, ": ", why)
 	if st, sure := s.walker.plain(path); sure && s.facts.OS == "linux" {
 		if st != nil {
 			s.runtimeGrant(path, access, st.Kind(), st.ID, why)
@@ -265,18 +264,6 @@ func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string
 		kind = t.Stat.Kind()
 	}
 	s.runtimeGrant(t.Real, access, kind, t.Stat.ID, why)
-}
-
-// text joins strings in the one buffer that all of them share.
-func (s *resolver) text(parts ...string) string {
-	if s.texts.Len() == 0 {
-		s.texts.Grow(4096)
-	}
-	start := s.texts.Len()
-	for _, part := range parts {
-		s.texts.WriteString(part)
-	}
-	return s.texts.String()[start:]
 }
 
 func (s *resolver) runtimeGrant(path string, access Access, kind Kind, id FileID, why string) {

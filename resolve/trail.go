@@ -88,10 +88,20 @@ type Walker struct {
 	hops  []Hop
 	trail []Trail
 	paper *Stat // what everything is taken for where no path can be looked at; nil: look
+
+	// The first slabs. Most starts need no more, and one allocation for all costs a
+	// start less than one for each.
+	firstStats [64]Stat
+	firstHops  [128]Hop
+	firstTrail [32]Trail
 }
 
 // NewWalker returns a walker that has seen nothing.
-func NewWalker() *Walker { return &Walker{seen: make(map[string]*Stat, 100)} }
+func NewWalker() *Walker {
+	w := &Walker{seen: make(map[string]*Stat, 100)}
+	w.stats, w.hops, w.trail = w.firstStats[:0], w.firstHops[:0], w.firstTrail[:0]
+	return w
+}
 
 // Limits of the kernel, path_resolution(7).
 const (
@@ -344,17 +354,10 @@ func (w *Walker) lstat(path string) (*Stat, error) {
 }
 
 func readlink(path string) (string, error) {
-	for size := 128; ; size *= 2 {
-		buf := make([]byte, size)
-		var n int
-		err := ignoringEINTR(func() (err error) { n, err = syscall.Readlink(path, buf); return })
-		if err != nil {
-			return "", err
-		}
-		if n < size {
-			return string(buf[:n]), nil
-		}
-	}
+	var buf [maxPath]byte // the kernel has no longer one
+	var n int
+	err := ignoringEINTR(func() (err error) { n, err = syscall.Readlink(path, buf[:]); return })
+	return string(buf[:max(n, 0)]), err
 }
 
 func ignoringEINTR(f func() error) error {

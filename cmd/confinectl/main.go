@@ -2,6 +2,19 @@
 // profile declares: all of it, or a named refusal with nothing executed.
 package main
 
-import "os"
+import (
+	"os"
+	"runtime"
+)
 
-func main() { os.Exit(run(os.Args, os.Environ(), os.Stdin, os.Stdout, os.Stderr)) }
+func main() {
+	growStack()
+	runtime.LockOSThread()
+	os.Exit(run(os.Args, os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+//go:noinline
+func growStack() byte {
+	var room [20 << 10]byte
+	return room[len(os.Args)%len(room)]
+}
