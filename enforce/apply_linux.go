@@ -233,18 +233,15 @@ func makeDirectory(r resolve.Rule, uid int, mkdir bool) (int, *resolve.Refusal) 
 	if refusal := unfitAbove(r, st, uid); refusal != nil {
 		return -1, refusal
 	}
-	if mkdir {
+	fd, err := openIn(parent, name)
+	if err == unix.ENOENT && !mkdir {
+		return -1, nil
+	}
+	if err == unix.ENOENT {
 		if refusal := makeIn(parent, name, r); refusal != nil {
 			return -1, refusal
 		}
-	}
-	var fd int
-	err = ignoringEINTR(func() (err error) {
-		fd, err = unix.Openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		return err
-	})
-	if err == unix.ENOENT && !mkdir {
-		return -1, nil
+		fd, err = openIn(parent, name)
 	}
 	if err != nil {
 		return -1, pathRefusal(r, err)
@@ -290,6 +287,15 @@ func (s *stage) restrictThread() error {
 		return applyFailed("landlock_restrict_self", err)
 	}
 	return nil
+}
+
+// openIn opens what has this name in a directory as a mere reference; a symlink itself.
+func openIn(dir int, name string) (fd int, err error) {
+	err = ignoringEINTR(func() error {
+		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd, err
 }
 
 // openPath opens a path as a mere reference, and no symlink anywhere in it.
