@@ -134,7 +134,12 @@ func (s *resolver) find(name, path, cwd string) (found string, relative bool, wh
 // file: a script of its own, or a link in one of its roots. Such a file gets no rule, or the
 // program would choose what its next start may read; it is executed where other
 // rules reach it.
-func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named bool) bool {
+func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named bool) (script bool) {
+	return s.grantExecutable(t, why, c, depth, named) && s.interpreters(t, c, depth, named || s.planted(t))
+}
+
+// grantExecutable grants a file that will be executed, and reports whether it did.
+func (s *resolver) grantExecutable(t *Trail, why string, c *Command, depth int, named bool) bool {
 	if syscall.Access(t.Real, 1) != nil {
 		// Not granted: the program inside may have written the line that names
 		// it, and would get a file to read that nobody can execute.
@@ -151,7 +156,12 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named
 		c.doubt(t.Real + " is not granted: what names it lies where the command may write; read_paths can grant it")
 		return false
 	}
-	named = named || s.planted(t)
+	return true
+}
+
+// interpreters grants what the kernel executes to run a file, and reports whether
+// that is a script.
+func (s *resolver) interpreters(t *Trail, c *Command, depth int, named bool) bool {
 	f, err := open(t.Real)
 	if err != nil {
 		return false // execute-only: what it needs cannot be learned
@@ -161,7 +171,7 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named
 	head := room[:f.readAt(room[:], 0)]
 	if len(head) >= 2 && head[0] == '#' && head[1] == '!' {
 		interpreter, argument := shebang(head[:min(len(head), execHead)])
-		s.interpreter(interpreter, t.Real, c, depth+1, named)
+		s.script(interpreter, t.Real, c, depth+1, named)
 		if argument != "" && interpreter[strings.LastIndexByte(interpreter, '/')+1:] == "env" {
 			path, _ := s.facts.Getenv("PATH")
 			for _, v := range s.b.env {
@@ -174,7 +184,7 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named
 				if missing != "" {
 					c.doubt("its interpreter " + name + ": " + missing)
 				} else {
-					s.interpreter(found, t.Real, c, depth+1, named)
+					s.script(found, t.Real, c, depth+1, named)
 				}
 			}
 		}
@@ -190,7 +200,10 @@ func (s *resolver) executable(t *Trail, why string, c *Command, depth int, named
 		return false
 	}
 	if interpreter := elfInterpreter(f, head); interpreter != "" {
-		s.interpreter(interpreter, t.Real, c, depth+1, named)
+		// The kernel runs it as it stands: an interpreter that its own headers name is not looked at.
+		if i := s.interpreter(interpreter, c); i != nil {
+			s.grantExecutable(i, "interpreter of "+t.Real, c, depth+1, named)
+		}
 	}
 	return false
 }
@@ -201,7 +214,20 @@ func (c *Command) doubt(why string) {
 	}
 }
 
-func (s *resolver) interpreter(path, of string, c *Command, depth int, named bool) {
+// script grants the interpreter of a script, which may be a script itself.
+func (s *resolver) script(interpreter, of string, c *Command, depth int, named bool) {
+	t := s.interpreter(interpreter, c)
+	switch {
+	case t == nil:
+	case depth > maxScript:
+		c.doubt("its interpreters are scripts more than " + strconv.Itoa(maxScript) + " deep")
+	default:
+		s.executable(t, "interpreter of "+of, c, depth, named)
+	}
+}
+
+// interpreter walks to an interpreter; nil: it cannot be one.
+func (s *resolver) interpreter(path string, c *Command) *Trail {
 	if !strings.HasPrefix(path, "/") {
 		path = below(s.b.dir, path) // the kernel starts at the working directory
 	}
@@ -213,11 +239,10 @@ func (s *resolver) interpreter(path, of string, c *Command, depth int, named boo
 		c.doubt("its interpreter " + path + " does not exist")
 	case !t.Stat.Mode.IsRegular():
 		c.doubt("its interpreter " + path + " is " + kindName(t.Stat.Mode))
-	case depth > maxScript:
-		c.doubt("its interpreters are scripts more than " + strconv.Itoa(maxScript) + " deep")
 	default:
-		s.executable(t, "interpreter of "+of, c, depth, named)
+		return t
 	}
+	return nil
 }
 
 // planted reports whether the confined program could have made the end of a

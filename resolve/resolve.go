@@ -3,7 +3,6 @@ package resolve
 import (
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -636,7 +635,11 @@ func widens(r *Rule, t, g *Trail) string {
 // collect sorts the rules and leaves out those that wider rules above them
 // cover. A directory that must be made keeps its rule: the launcher judges it.
 func (s *resolver) collect() {
-	sorted := slices.AppendSeq(make([]*Rule, 0, len(s.rules)), maps.Values(s.rules))
+	var room [64]*Rule
+	sorted := room[:0]
+	for _, r := range s.rules {
+		sorted = append(sorted, r)
+	}
 	slices.SortFunc(sorted, func(a, b *Rule) int { return strings.Compare(a.Path, b.Path) })
 	all := make([]Rule, len(sorted))
 	n, covered := 0, len(all) // those that are covered are filled in from the end

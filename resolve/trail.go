@@ -14,6 +14,8 @@ type Stat struct {
 	UID  int
 	GID  int
 	Size int64
+
+	target string // of a symlink that was followed
 }
 
 // Kind tells what a rule for this file is made for; 0 for a kind no rule can name
@@ -185,7 +187,7 @@ func (w *Walker) walk(t *Trail) (*Trail, error) {
 			if links++; links > maxSymlinks {
 				return t, syscall.ELOOP
 			}
-			target, err := readlink(next)
+			target, err := readlink(next, st)
 			if err != nil {
 				return t, err
 			}
@@ -353,11 +355,19 @@ func (w *Walker) lstat(path string) (*Stat, error) {
 	return st, nil
 }
 
-func readlink(path string) (string, error) {
+// readlink reads a symlink that was looked at. It is remembered like the look.
+func readlink(path string, st *Stat) (string, error) {
+	if st.target != "" {
+		return st.target, nil
+	}
 	var buf [maxPath]byte // the kernel has no longer one
 	var n int
 	err := ignoringEINTR(func() (err error) { n, err = syscall.Readlink(path, buf[:]); return })
-	return string(buf[:max(n, 0)]), err
+	if err != nil {
+		return "", err
+	}
+	st.target = string(buf[:n])
+	return st.target, nil
 }
 
 func ignoringEINTR(f func() error) error {
