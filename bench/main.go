@@ -138,7 +138,24 @@ func (wb *workbench) furnish() error {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(step, " "), err, out)
 		}
 	}
+	for _, program := range []string{"c-floor", "spawn", "ops", "go-floor", "confinectl"} {
+		if err := wb.install(wb.bin(program), program); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// install puts a program into bin/ as an installation does, by copying it. A linker writes
+// through a mapping, which leaves a program in the page cache in single pages; a copy lies there in
+// large ones, and a start of a Go program from it takes up to 0.15 ms less.
+func (wb *workbench) install(from, program string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	fresh := wb.bin(program) + ".new"
+	return errors.Join(os.WriteFile(fresh, data, 0o755), os.Rename(fresh, wb.bin(program)))
 }
 
 func (wb *workbench) path(name string) string { return filepath.Join(wb.dir, name) }

@@ -57,8 +57,12 @@ func (wb *workbench) find(program string) (string, error) {
 			return "", err
 		}
 		native, _ := filepath.Glob(filepath.Join(dir, "node_modules/@openai/codex-*/vendor/*/bin", program))
-		for _, file := range append(native, filepath.Join(dir, program), filepath.Join(dir, "node_modules/.bin", program)) {
+		own := filepath.Join(dir, program) // built here
+		for _, file := range append(native, own, filepath.Join(dir, "node_modules/.bin", program)) {
 			if st, err := os.Stat(file); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				if file == own {
+					return wb.bin(program), wb.install(own, program)
+				}
 				return file, nil
 			}
 		}

@@ -1,6 +1,9 @@
 package resolve
 
-import "strings"
+import (
+	"strings"
+	"syscall"
+)
 
 // An entry of the runtime read set: what nearly every program must read to
 // start. All entries are optional: what a host does not have is left out.
@@ -247,6 +250,9 @@ func (s *resolver) runtimeRule(path string, access Access, kind Kind, why string
 			s.runtimeGrant(path, access, st.Kind(), st.ID, why)
 		}
 		return
+	}
+	if _, err := s.walker.lstat(path); err == syscall.ENOENT && !s.facts.OnPaper {
+		return // whatever lies on the way
 	}
 	t, err := s.walker.Walk(path)
 	if err == nil && path == xcodeLink {
