@@ -43,7 +43,7 @@ var (
 	// The built-in profile workspace has a boundary that differs from host to host, because
 	// the runtime read set does. What does not: the calls that are no steps of a walk, without those
 	// of the rules, and the steps that were made before in the same start.
-	workspaceCalls, workspaceRule, workspaceAgain = 31, 4, 0
+	workspaceCalls, workspaceRule, workspaceAgain = 29, 4, 0
 )
 
 // steps are the calls that walk a path.
