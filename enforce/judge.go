@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/confinectl/confinectl/resolve"
 	"golang.org/x/sys/unix"
@@ -97,8 +98,27 @@ func cut(path string) (parent, name string) {
 	return path[:max(i, 1)], path[i+1:]
 }
 
-// openNull is the null device, for a stream that the caller did not give.
-func openNull() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) }
+// attr is what a child is started with, but for its directory. done closes the null
+// device that stands in for streams that the caller did not give.
+func (o *StartOptions) attr(environ []string) (attr *os.ProcAttr, done func(), err error) {
+	attr = &os.ProcAttr{
+		Env: environ, Files: append([]*os.File{o.Stdin, o.Stdout, o.Stderr}, o.ExtraFiles...),
+		Sys: &syscall.SysProcAttr{Setpgid: o.Setpgid, Foreground: o.Foreground, Ctty: o.Ctty},
+	}
+	var null *os.File
+	for i, f := range attr.Files[:3] {
+		if f != nil {
+			continue
+		}
+		if null == nil {
+			if null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+				return nil, nil, applyFailed("open "+os.DevNull, err)
+			}
+		}
+		attr.Files[i] = null
+	}
+	return attr, func() { null.Close() }, nil
+}
 
 // pathRefusal names why the path of a rule could not be opened.
 func pathRefusal(r resolve.Rule, err error) *resolve.Refusal {

@@ -3,7 +3,6 @@ package enforce
 import (
 	"errors"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -29,18 +28,11 @@ func (p *Plan) Start(o StartOptions) (*Process, error) {
 	if err := runnable(p, c); err != nil {
 		return nil, err
 	}
-	files := []*os.File{o.Stdin, o.Stdout, o.Stderr}
-	for i, f := range files {
-		if f != nil {
-			continue
-		}
-		null, err := openNull()
-		if err != nil {
-			return nil, applyFailed("open "+os.DevNull, err)
-		}
-		defer null.Close()
-		files[i] = null
+	attr, done, err := o.attr(p.b.Environ())
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	dir, err := p.prepare(!o.MakeNothing)
 	if err != nil {
 		return nil, err
@@ -52,13 +44,7 @@ func (p *Plan) Start(o StartOptions) (*Process, error) {
 	if err := closeOnExec(nil, dir); err != nil {
 		return nil, err
 	}
-	path, _ := p.b.Dir()
-	attr := &os.ProcAttr{
-		Dir:   path,
-		Env:   p.b.Environ(),
-		Files: append(files, o.ExtraFiles...),
-		Sys:   &syscall.SysProcAttr{Setpgid: o.Setpgid, Foreground: o.Foreground, Ctty: o.Ctty},
-	}
+	attr.Dir, _ = p.b.Dir()
 	argv := append([]string{sandboxExec}, p.sbpl.args(append([]string{c.Path}, c.Argv[1:]...)...)...)
 	process, err := os.StartProcess(sandboxExec, argv, attr)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"syscall"
 
 	"github.com/confinectl/confinectl/resolve"
 	"golang.org/x/sys/unix"
@@ -36,18 +35,11 @@ func (p *Plan) Start(o StartOptions) (*Process, error) {
 		}
 		return nil, notFound(c)
 	}
-	files := []*os.File{o.Stdin, o.Stdout, o.Stderr}
-	for i, f := range files {
-		if f != nil {
-			continue
-		}
-		null, err := openNull()
-		if err != nil {
-			return nil, applyFailed("open "+os.DevNull, err)
-		}
-		defer null.Close()
-		files[i] = null
+	attr, done, err := o.attr(p.b.Environ())
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	s, err := p.prepare(!o.MakeNothing)
 	if err != nil {
 		return nil, err
@@ -59,13 +51,7 @@ func (p *Plan) Start(o StartOptions) (*Process, error) {
 	if err := closeOnExec(nil); err != nil {
 		return nil, err
 	}
-	attr := &os.ProcAttr{
-		// The child enters it before it touches its descriptors.
-		Dir:   "/proc/self/fd/" + strconv.Itoa(s.dir),
-		Env:   p.b.Environ(),
-		Files: append(files, o.ExtraFiles...),
-		Sys:   &syscall.SysProcAttr{Setpgid: o.Setpgid, Foreground: o.Foreground, Ctty: o.Ctty},
-	}
+	attr.Dir = "/proc/self/fd/" + strconv.Itoa(s.dir) // the child enters it before it touches its descriptors
 	started := make(chan error, 1)
 	child := &Process{done: make(chan struct{})}
 	onOwnThread(func() {
