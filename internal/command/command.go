@@ -81,6 +81,8 @@ func (p *Program) Run(words []string, out io.Writer) error {
 			hint += "; those of the command itself stand after --"
 		}
 		return &UsageError{err.Error(), hint}
+	case *help && len(args.Before) > 1 && strings.Contains(c.Use, " -- CMD"):
+		err = &UsageError{Detail: c.Name() + " needs -- before the command, and --help may be a word of it"}
 	case *help:
 		return p.writeHelp(c, out)
 	case c.NoArgs && len(args.All()) > 0:

@@ -121,6 +121,7 @@ Flags:
 		{words: []string{"run", "p", "--yes", "--dir", "a", "--dir=b", "--", "x", "--yes"}, out: `["p"] ["x" "--yes"] true ["a" "b"] "some" true` + "\n", made: "run"},
 		{words: []string{"run", "p"}, out: `["p"] [] false [] "some" false` + "\n", made: "run"},
 		{words: []string{"run"}, err: &UsageError{"run takes one profile", runLine}, made: "run"},
+		{words: []string{"run", "p", "ls", "--help"}, err: &UsageError{"run needs -- before the command, and --help may be a word of it", runLine}, made: "run"},
 		{words: []string{"run", "--nosuch"}, err: &UsageError{"unknown flag: --nosuch", flags}, made: "run"},
 		{words: []string{"rest"}, err: errors.New("tired"), made: "rest"},
 		{words: []string{"rest", "--"}, err: errors.New("tired"), made: "rest"},
