@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -555,6 +556,85 @@ func TestCommand(t *testing.T) {
 			t.Errorf("an empty PATH means the working directory: %q", c.Path)
 		}
 	})
+}
+
+type byteOrder interface {
+	binary.ByteOrder
+	binary.AppendByteOrder
+}
+
+// program is an ELF program with a table of n program headers, the last of which names its
+// interpreter; elf(5).
+func program(bits int, order byteOrder, interpreter string, n int) string {
+	class, endian := byte(bits/32), byte(order.Uint16([]byte{1, 2})&3) // 1 and 2: little and big
+	word := func(b []byte, v int) []byte {
+		if bits == 64 {
+			return order.AppendUint64(b, uint64(v))
+		}
+		return order.AppendUint32(b, uint32(v))
+	}
+	head, entry := 52, 32
+	if bits == 64 {
+		head, entry = 64, 56
+	}
+	b := append([]byte("\x7fELF"), class, endian, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	b = order.AppendUint16(order.AppendUint16(b, 2), 62) // e_type, e_machine
+	b = word(word(order.AppendUint32(b, 1), 0), head)    // e_version, e_entry, e_phoff
+	b = order.AppendUint32(word(b, 0), 0)                // e_shoff, e_flags
+	for _, v := range []int{head, entry, n, 0, 0, 0} {
+		b = order.AppendUint16(b, uint16(v))
+	}
+	b = append(b, make([]byte, (n-1)*entry)...)
+	b = order.AppendUint32(b, 3) // PT_INTERP
+	if bits == 64 {
+		b = order.AppendUint32(b, 4) // p_flags
+	}
+	b = word(b, head+n*entry)                           // p_offset
+	b = word(word(b, 0), 0)                             // p_vaddr, p_paddr
+	b = word(word(b, len(interpreter)+1), 0)            // p_filesz, p_memsz
+	b = append(b, make([]byte, head+n*entry-len(b))...) // the rest
+	return string(b) + interpreter + "\x00"
+}
+
+func TestELFInterpreter(t *testing.T) {
+	h := newHost(t)
+	h.file("bin/loader", program(64, binary.LittleEndian, h.R+"/bin/second", 1), 0o755)
+	h.file("bin/second", "x", 0o755)
+	granted := func(text string) bool {
+		t.Helper()
+		h.file("bin/dynamic", text, 0o755)
+		b := h.mustResolve(`{"permit_path":"$R/in","runtime":"none"}`, Request{Command: []string{h.R + "/bin/dynamic"}})
+		if a := h.access(b, "$R/bin/second"); a != 0 {
+			t.Errorf("the interpreter of the interpreter, which the kernel does not look at: access %q", a)
+		}
+		return h.access(b, "$R/bin/loader") == Read|Execute
+	}
+	for _, bits := range []int{32, 64} {
+		for _, order := range []byteOrder{binary.LittleEndian, binary.BigEndian} {
+			if !granted(program(bits, order, h.R+"/bin/loader", 3)) {
+				t.Errorf("%d bits, %v: not granted", bits, order)
+			}
+		}
+	}
+	// The kernel reads a table of 64 KiB, 1170 entries of 56 bytes, and none that is larger.
+	if !granted(program(64, binary.LittleEndian, h.R+"/bin/loader", 1170)) {
+		t.Error("1170 program headers: not granted")
+	}
+	if granted(program(64, binary.LittleEndian, h.R+"/bin/loader", 1171)) {
+		t.Error("1171 program headers: granted")
+	}
+	// A dynamic program can end a row of five scripts, as in the kernel.
+	h.file("bin/dynamic", program(64, binary.LittleEndian, h.R+"/bin/loader", 1), 0o755)
+	h.file("bin/s0", "#!"+h.R+"/bin/dynamic\n", 0o755)
+	for i := range 5 {
+		h.file(fmt.Sprintf("bin/s%d", i+1), fmt.Sprintf("#!%s/bin/s%d\n", h.R, i), 0o755)
+	}
+	for name, deep := range map[string]bool{"s4": false, "s5": true} {
+		c := h.mustResolve(`{"permit_path":"$R/in"}`, Request{Command: []string{h.R + "/bin/" + name}}).Command()
+		if strings.Contains(c.Doubt, "deep") != deep {
+			t.Errorf("%s: doubt %q", name, c.Doubt)
+		}
+	}
 }
 
 func TestExplain(t *testing.T) {

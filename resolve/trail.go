@@ -220,11 +220,16 @@ func (w *Walker) walk(t *Trail) (*Trail, error) {
 	return t, err
 }
 
-// plain looks at a clean path in a directory that was walked to before by this
-// name: nil where nothing is there. Where it is not sure only a Walk can tell.
+// plain looks at a clean path below directories that were looked at one by one, and so are
+// no symlinks: nil where nothing is there. Where it is not sure only a Walk can tell.
 func (w *Walker) plain(path string) (st *Stat, sure bool) {
-	if above := w.seen[parent(path)]; above == nil || !above.Mode.IsDir() {
-		return nil, false
+	for dir := parent(path); ; dir = parent(dir) {
+		if above := w.seen[dir]; above == nil || !above.Mode.IsDir() {
+			return nil, false
+		}
+		if dir == "/" {
+			break
+		}
 	}
 	st, err := w.lstat(path)
 	if err != nil {

@@ -50,6 +50,37 @@ func sameAsKernel(t *testing.T, path string) {
 	}
 }
 
+// A look at a path as a whole, through a symlink, makes nothing below it plain.
+func TestPlain(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	build(t, dir, "d real\nd real/dir\nf real/dir/x\nl link real")
+	w := NewWalker()
+	if _, err := w.Walk(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.lstat(dir + "/link/dir"); err != nil {
+		t.Fatal(err)
+	}
+	if st, sure := w.plain(dir + "/link/dir/x"); sure {
+		t.Errorf("through a symlink: %v", st)
+	}
+	if _, err := w.Walk(dir + "/link/dir"); err != nil {
+		t.Fatal(err)
+	}
+	if st, sure := w.plain(dir + "/link/dir/x"); sure {
+		t.Errorf("through a symlink that was walked: %v", st)
+	}
+	if st, sure := w.plain(dir + "/real/dir/x"); !sure || st == nil {
+		t.Errorf("the control: %v, %v", st, sure)
+	}
+	if st, sure := w.plain(dir + "/real/dir/none"); !sure || st != nil {
+		t.Errorf("the control, of nothing: %v, %v", st, sure)
+	}
+}
+
 // build makes a tree from lines "d NAME", "f NAME" and "l NAME TARGET"; a
 // TARGET that begins with "@" is absolute and begins at the tree. Lines that cannot be done are passed over.
 func build(t *testing.T, base, script string) {
@@ -90,7 +121,11 @@ func TestWalkAgainstKernel(t *testing.T) {
 		}
 		chain = name
 	}
+	if err := os.Symlink(strings.Repeat("a/../", 800)+"a/b", base+"/longest"); err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range []string{
+		"/longest", "/longest/..",
 		"", "/", "//", "/.", "/..", "/a", "/a/", "/a//b", "/a/./b", "/a/../a", "/a/b/../../a/b", "/l", "/l/", "/l/..", "/l/../f", "/a/up", "/a/up/a/f",
 		"/abs", "/abs/..", "/abs/../..", "/dang", "/dang/y", "/dang/", "/file", "/file/", "/file/x", "/file/.", "/file/..", "/fslash", "/fslash/x", "/dslash", "/dslash/c",
 		"/loop", "/loop/", "/m1", "/m1/x", "/dot/dot/dot/a", "/rootl", "/rootl/tmp", "/rootl/..", "/a/b/back", "/sp", "/nope", "/nope/..", "/nope/../a", "/a/f/../f",
