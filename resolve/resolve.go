@@ -635,7 +635,7 @@ func widens(r *Rule, t, g *Trail) string {
 // collect sorts the rules and leaves out those that wider rules above them
 // cover. A directory that must be made keeps its rule: the launcher judges it.
 func (s *resolver) collect() {
-	var room [64]*Rule
+	var room [64]*Rule // mostly enough, and on the stack
 	sorted := room[:0]
 	for _, r := range s.rules {
 		sorted = append(sorted, r)
