@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,6 +104,12 @@ func newWorkbench(o options) (*workbench, error) {
 	if o.uid != os.Getuid() && os.Getuid() != 0 {
 		return nil, errors.New("-uid needs root")
 	}
+	if o.peerDir != "" {
+		var err error
+		if o.peerDir, err = filepath.Abs(o.peerDir); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err
@@ -139,9 +146,7 @@ func (wb *workbench) furnish() error {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(step, " "), err, out)
 		}
-	}
-	for _, program := range []string{"c-floor", "spawn", "ops", "go-floor", "confinectl"} {
-		if err := wb.install(wb.bin(program), program); err != nil {
+		if _, err := wb.install(step[slices.Index(step, "-o")+1]); err != nil {
 			return err
 		}
 	}
@@ -152,13 +157,13 @@ func (wb *workbench) furnish() error {
 // through a mapping, which leaves a program in the page cache in single pages; a copy lies there in
 // large ones, and a start of a Go program from it takes up to 0.15 ms less. What is read from the disk
 // page by page, after a boot, lies in single pages again: that is what -booted measures.
-func (wb *workbench) install(from, program string) error {
-	data, err := os.ReadFile(from)
+func (wb *workbench) install(built string) (path string, err error) {
+	data, err := os.ReadFile(built)
 	if err != nil {
-		return err
+		return "", err
 	}
-	fresh := wb.bin(program) + ".new"
-	return errors.Join(os.WriteFile(fresh, data, 0o755), os.Rename(fresh, wb.bin(program)))
+	path = wb.bin(filepath.Base(built))
+	return path, errors.Join(os.WriteFile(path+".new", data, 0o755), os.Rename(path+".new", path))
 }
 
 func (wb *workbench) path(name string) string { return filepath.Join(wb.dir, name) }

@@ -52,17 +52,9 @@ func (wb *workbench) peers(rs *ruleset) []peer {
 // it takes the native program, not the script in JavaScript that npm puts before it.
 func (wb *workbench) find(program string) (string, error) {
 	if wb.peerDir != "" {
-		dir, err := filepath.Abs(wb.peerDir)
-		if err != nil {
-			return "", err
-		}
-		native, _ := filepath.Glob(filepath.Join(dir, "node_modules/@openai/codex-*/vendor/*/bin", program))
-		own := filepath.Join(dir, program) // built here
-		for _, file := range append(native, own, filepath.Join(dir, "node_modules/.bin", program)) {
+		native, _ := filepath.Glob(filepath.Join(wb.peerDir, "node_modules/@openai/codex-*/vendor/*/bin", program))
+		for _, file := range append(native, filepath.Join(wb.peerDir, program), filepath.Join(wb.peerDir, "node_modules/.bin", program)) {
 			if st, err := os.Stat(file); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
-				if file == own {
-					return wb.bin(program), wb.install(own, program)
-				}
 				return file, nil
 			}
 		}
@@ -78,6 +70,12 @@ func (wb *workbench) contenders(rs *ruleset) (list []contender, missing []string
 		if err != nil {
 			missing = append(missing, p.name+": not on this machine")
 			continue
+		}
+		if filepath.Dir(path) == wb.peerDir { // built, and not installed
+			if path, err = wb.install(path); err != nil {
+				missing = append(missing, fmt.Sprintf("%s: %v", p.name, err))
+				continue
+			}
 		}
 		args, err := p.args(path)
 		c := contender{name: p.name, boundary: p.boundary, prefix: append([]string{path}, args...)}
@@ -142,11 +140,7 @@ var fetched = []struct {
 // fetchPeers installs what is missing and says what came of it. What needs
 // root and a package manager is only named.
 func (wb *workbench) fetchPeers() error {
-	dir, err := filepath.Abs(wb.peerDir)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(wb.peerDir, 0o755); err != nil {
 		return err
 	}
 	for _, f := range fetched {
@@ -155,9 +149,9 @@ func (wb *workbench) fetchPeers() error {
 			continue
 		}
 		cmd := exec.Command(f.command[0], f.command[1:]...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0", "npm_config_prefix=")
+		cmd.Dir, cmd.Env = wb.peerDir, append(os.Environ(), "GOBIN="+wb.peerDir, "CGO_ENABLED=0", "npm_config_prefix=")
 		if f.command[0] == "npm" {
-			cmd.Args = append(cmd.Args, "--prefix", dir)
+			cmd.Args = append(cmd.Args, "--prefix", wb.peerDir)
 		}
 		fmt.Printf("%s: %s\n", f.program, strings.Join(cmd.Args, " "))
 		if out, err := cmd.CombinedOutput(); err != nil {

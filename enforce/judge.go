@@ -5,9 +5,7 @@ package enforce
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"syscall"
 
 	"github.com/confinectl/confinectl/resolve"
 	"golang.org/x/sys/unix"
@@ -96,28 +94,6 @@ func kindText(k resolve.Kind) string {
 func cut(path string) (parent, name string) {
 	i := strings.LastIndexByte(path, '/')
 	return path[:max(i, 1)], path[i+1:]
-}
-
-// attr is what a child is started with, but for its directory. done closes the null
-// device that stands in for streams that the caller did not give.
-func (o *StartOptions) attr(environ []string) (attr *os.ProcAttr, done func(), err error) {
-	attr = &os.ProcAttr{
-		Env: environ, Files: append([]*os.File{o.Stdin, o.Stdout, o.Stderr}, o.ExtraFiles...),
-		Sys: &syscall.SysProcAttr{Setpgid: o.Setpgid, Foreground: o.Foreground, Ctty: o.Ctty},
-	}
-	var null *os.File
-	for i, f := range attr.Files[:3] {
-		if f != nil {
-			continue
-		}
-		if null == nil {
-			if null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
-				return nil, nil, applyFailed("open "+os.DevNull, err)
-			}
-		}
-		attr.Files[i] = null
-	}
-	return attr, func() { null.Close() }, nil
 }
 
 // pathRefusal names why the path of a rule could not be opened.

@@ -1,6 +1,9 @@
 package enforce
 
-import "os"
+import (
+	"os"
+	"syscall"
+)
 
 // StartOptions are what [Plan.Start] passes to the command beside what the
 // boundary says. Nothing here can widen the boundary, except that an open file
@@ -17,6 +20,28 @@ type StartOptions struct {
 	// make, where they do not exist. The boundary gets narrower by it, and
 	// nothing is made: it is there for measuring, and not for running a command.
 	MakeNothing bool
+}
+
+// attr is what a child is started with, but for its directory. done closes the null
+// device that stands in for streams that the caller did not give.
+func (o *StartOptions) attr(environ []string) (attr *os.ProcAttr, done func(), err error) {
+	attr = &os.ProcAttr{
+		Env: environ, Files: append([]*os.File{o.Stdin, o.Stdout, o.Stderr}, o.ExtraFiles...),
+		Sys: &syscall.SysProcAttr{Setpgid: o.Setpgid, Foreground: o.Foreground, Ctty: o.Ctty},
+	}
+	var null *os.File
+	for i, f := range attr.Files[:3] {
+		if f != nil {
+			continue
+		}
+		if null == nil {
+			if null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+				return nil, nil, applyFailed("open "+os.DevNull, err)
+			}
+		}
+		attr.Files[i] = null
+	}
+	return attr, func() { null.Close() }, nil
 }
 
 // Process is a confined command that [Plan.Start] started.
